@@ -227,13 +227,13 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         turn_author: Mapping[str, Any] | None = None,
     ) -> None:
         """Store a turn, if a person began it and it is substantive."""
-        from .hosts.tool_calls import told_of_turn
+        from .hosts.tool_calls import read_turn
 
         if self._session is not None:
             session, author = self._session, str((turn_author or {}).get("id") or "")
             session.runtime.prefetch.note_replay(session_id or session.conversation.session_id, messages or ())
-            told = told_of_turn(messages or (), user_content, session.runtime.settings.trusted_tools)
-            session.conversation.take_turn(user_content, assistant_content, session_id, author, **told)
+            turn = read_turn(messages or (), user_content, session.runtime.settings.trusted_tools)
+            session.conversation.take_turn(user_content, assistant_content, session_id, author, **turn)
 
     @guarded(nothing)
     def on_memory_write(

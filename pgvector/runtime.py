@@ -126,9 +126,9 @@ class Runtime:
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
             self._recaller = asked = recaller.build(database, fit.usable, settings)
             changes = Changes(self.persons, self._batches.empty_caches, asked.empty_caches)
-            look, refile, told = changes.refresh, partial(key.refile, letters, self.accept), asked.recalls
+            look, refile, recalls = changes.refresh, partial(key.refile, letters, self.accept), asked.recalls
             self._readiness = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
-            self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look, told)
+            self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look, recalls)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:
                 self.writer.wake()

@@ -56,14 +56,14 @@ def _account(line: str, runtime: Runtime, profile: str) -> str:
     elif platform == "cli":
         theme = home_theme(Identity(agent_identity=chat or profile), aliases=settings.theme_aliases)
     elif key := Chat.of(line):
-        told = Identity(gateway_session_key=line, agent_identity=profile, platform=key.platform)
-        theme = runtime.context.theme(told, None)
+        identity = Identity(gateway_session_key=line, agent_identity=profile, platform=key.platform)
+        theme = runtime.context.theme(identity, None)
     elif of_client := _personal_key(line):
         theme = runtime.context.theme(Identity(gateway_session_key=of_client, platform="api_server"), None)
     elif chat and platform != "key" and re.fullmatch(r"[a-z0-9_]{1,24}", platform):
         key_of_chat = f"agent:main:{platform}:dm:{chat}"
-        told = Identity(gateway_session_key=key_of_chat, agent_identity=profile, platform=platform, chat_id=chat)
-        theme = runtime.context.theme(told, None)
+        identity = Identity(gateway_session_key=key_of_chat, agent_identity=profile, platform=platform, chat_id=chat)
+        theme = runtime.context.theme(identity, None)
     else:
         # The line may hold a number or a name, which no message repeats.
         raise BadArgument("a line is no account; write a platform and the id of a private chat, or cli")

@@ -43,35 +43,35 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
                 statement_timeout_s=STATEMENT_S_MAX, transaction_isolation="repeatable read"
             ) as connection,
         ):
-            told = reading.manifest(connection, database.verify, themes, vectors=args.vectors)
-            _check_themes(told, themes)
-            written = _write(reading.lines(connection, told, Writer()), told, out, console)
+            manifest = reading.manifest(connection, database.verify, themes, vectors=args.vectors)
+            _check_themes(manifest, themes)
+            written = _write(reading.lines(connection, manifest, Writer()), manifest, out, console)
     finally:
         database.close()
-    document = {key: told[key] for key in ("themes", "rows", "model", "dimensions", "vectors", "schema")}
+    document = {key: manifest[key] for key in ("themes", "rows", "model", "dimensions", "vectors", "schema")}
     console.data({"path": args.path, "bytes": written, **document})
-    _report(console, told, "stdout" if to_stdout else args.path, written)
+    _report(console, manifest, "stdout" if to_stdout else args.path, written)
     return 0
 
 
-def _check_themes(told: dict[str, Any], themes: list[str] | None) -> None:
-    if themes is not None and not any(told["rows"].values()):
+def _check_themes(manifest: dict[str, Any], themes: list[str] | None) -> None:
+    if themes is not None and not any(manifest["rows"].values()):
         raise BadArgument(
             f"nothing is stored of theme {', '.join(theme[:60] for theme in themes)}; see: hermes-pgvector themes"
         )
 
 
-def _write(lines: Iterator[bytes], told: dict[str, Any], out: IO[bytes], console: Console) -> int:
+def _write(lines: Iterator[bytes], manifest: dict[str, Any], out: IO[bytes], console: Console) -> int:
     written = 0
     with console.progress() as progress:
-        task = progress.add_task("rows", total=sum(told["rows"].values()))
+        task = progress.add_task("rows", total=sum(manifest["rows"].values()))
         try:
             for number, line in enumerate(lines):
                 out.write(line)
                 written += len(line)
                 if number % PROGRESS_ROWS == 0:
                     progress.update(task, completed=number)
-            progress.update(task, completed=sum(told["rows"].values()))
+            progress.update(task, completed=sum(manifest["rows"].values()))
             out.flush()
         except BrokenPipeError:
             raise
@@ -106,13 +106,13 @@ def _target(path: str) -> Iterator[IO[bytes]]:
         part.unlink(missing_ok=True)
 
 
-def _report(console: Console, told: dict[str, Any], path: str, written: int) -> None:
-    rows = told["rows"]
+def _report(console: Console, manifest: dict[str, Any], path: str, written: int) -> None:
+    rows = manifest["rows"]
     parts = [
         counted(rows["entry"], "entry", "entries"), counted(rows["turn"], "turn"), counted(rows["fact"], "fact"),
         counted(rows["past"], "earlier version"),
     ]  # fmt: skip
-    vectors = f"with the vectors of {told['model']}" if told["vectors"] else "without vectors"
+    vectors = f"with the vectors of {manifest['model']}" if manifest["vectors"] else "without vectors"
     console.say(f"exported {', '.join(parts)}, {vectors}, to {path} ({size(written)})")
     if path != "stdout":
         console.say("whoever reads the file reads the memory: it has mode 0600, keep it so")

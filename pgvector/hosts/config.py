@@ -58,8 +58,8 @@ def environment(home: Path, environ: Mapping[str, str] | None = None) -> dict[st
     with suppress(RuntimeError, SettingsError):
         gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes")
         foreign = {} if gateway.resolve() == home.resolve() else env_values(gateway)
-    told = {name: value for name, value in environ.items() if value and value != foreign.get(name)}
-    return {name: value for name, value in env_values(home).items() if value} | told
+    own = {name: value for name, value in environ.items() if value and value != foreign.get(name)}
+    return {name: value for name, value in env_values(home).items() if value} | own
 
 
 def env_values(home: Path) -> Mapping[str, str | None]:

@@ -19,9 +19,9 @@ from .provenance import LOCAL_TOOLS, REMOTE
 from .transcript import is_answer, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
-# Of so many calls it is told that they saved entries of third parties.
+# Most calls that saved entries of third parties.
 SAVING_CALLS_MAX = 200
-# Of so many answers of a transcript the tools are told: metadata is bounded.
+# Most answers of a transcript with their tools: metadata is bounded.
 ANSWERS_MAX = 100
 # Tools whose results hold nothing but what the agent or its user has said or written. Of any other tool, such as one of
 # an MCP server, a result may be by anybody.
@@ -54,7 +54,7 @@ class Saving(NamedTuple):
     theme: str = ""
 
 
-def told_of_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> dict[str, Any]:
+def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> dict[str, Any]:
     """What a transcript tells of the last turn with this question, or without one of the last turn.
 
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
@@ -72,10 +72,10 @@ def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str
     """The tools from outside by whose results the newest ANSWERS_MAX of such answers were made, by the answers."""
     found: dict[str, list[str]] = {}
     for turn in _turns(messages):
-        told = _Told(trusted)
+        used = _ToolUse(trusted)
         for message in turn:
-            told.add(message)
-            if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := told.tools()):
+            used.add(message)
+            if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := used.tools()):
                 found[text_of(message.get("content"))] = tools
     return dict(list(found.items())[-ANSWERS_MAX:])
 
@@ -90,7 +90,7 @@ def savings(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) 
 
 
 @dataclass(slots=True)
-class _Told:
+class _ToolUse:
     """What messages of a turn tell of its tools: their names, and whether one of this memory found a remote hit."""
 
     trusted: Sequence[str]
@@ -171,24 +171,24 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
 
 
 def _tools(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[str]:
-    told = _Told(trusted)
+    used = _ToolUse(trusted)
     for message in turn:
-        told.add(message)
-    return told.tools()
+        used.add(message)
+    return used.tools()
 
 
 def _savings(turn: Sequence[Mapping[str, Any]], trusted: Sequence[str]) -> list[Saving]:
     """The calls of a turn that saved an entry when a result of third parties was read."""
     question = next((text_of(message.get("content")) for message in turn if _begins_turn(message)), "")
-    told, found, own = _Told(trusted), list[Saving](), dict[str, tuple[str, ...]]()
+    used, found, own = _ToolUse(trusted), list[Saving](), dict[str, tuple[str, ...]]()
     for message in turn:
         calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
-        tools = tuple(told.tools()) if calls else ()
+        tools = tuple(used.tools()) if calls else ()
         if not LOCAL_TOOLS.issuperset(tools):
             hosts = (plain_id(call.id) for call in calls if call.name == HOST_SAVING)
             found += [Saving(number, tools, question) for number in hosts if number]
             own |= {call.id: tools for call in calls if call.name in OWN_SAVING}
-        told.add(message)
+        used.add(message)
         number = str(message.get("tool_call_id") or "")
         if message.get("role") == "tool" and (tools := own.pop(number, ())):
             saved = _beginning(text_of(message.get("content")))

@@ -52,11 +52,11 @@ class Conversation:
 
     def notices(self, message: str) -> list[Notice]:
         """What the person who wrote a message is told of the memory now. A job, or the host itself, is told nothing."""
-        told = self.primary and not self._home.capture.by_host(message, self._agent_context)
-        theme = self._theme() if told else ""
-        if told and not allowed(theme, self._settings.allowed_themes):
-            return self._home.outages.refused(theme, self.session_id)
-        return self._home.outages.notices(theme, self.session_id) if told else []
+        if not self.primary or self._home.capture.by_host(message, self._agent_context):
+            return []
+        theme, outages = self._theme(), self._home.outages
+        permitted = allowed(theme, self._settings.allowed_themes)
+        return (outages.notices if permitted else outages.refused)(theme, self.session_id)
 
     def caller(self, theme: str) -> Caller:
         """On whose behalf a tool runs that the agent calls now."""
@@ -115,7 +115,7 @@ class Conversation:
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
         tools: Sequence[str] = (), saved: Sequence[Saving] = (),
     ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and is not stored by a replay; the last three are as of `told_of_turn`."""
+        """Store a turn that is to be kept and is not stored by a replay; the last three are as of `read_turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
         answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:

@@ -46,8 +46,8 @@ class Identity:
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> Identity:
         """The identity in the keyword arguments of `initialize`; other arguments are ignored."""
-        told = {field.name: str(kwargs.get(field.name) or "") for field in fields(cls)}
-        return cls(**{**told, "project": ""})
+        given = {field.name: str(kwargs.get(field.name) or "") for field in fields(cls)}
+        return cls(**{**given, "project": ""})
 
     @property
     def only_author(self) -> str:

@@ -113,8 +113,8 @@ def delete_rows(connection: Connection, statement: str, values: Mapping[str, Any
     A trigger inserts them into the history, to which how, when and by which session they were deleted is added.
     """
     if is_distributed(connection):
-        told = {name: values[name] for name in ("how", "session_id", "replaced_by")} | {"gone_at": f"{values['at']}"}
-        with noted(connection, told):
+        note = {name: values[name] for name in ("how", "session_id", "replaced_by")} | {"gone_at": f"{values['at']}"}
+        with noted(connection, note):
             return connection.execute(QUERIES[statement], values).fetchall()
     rows = connection.execute(QUERIES[statement], values).fetchall()
     for row in rows:

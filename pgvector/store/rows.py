@@ -60,8 +60,8 @@ def apply(
     fresh, homes = 0, set[str]()
     places, names, secrets = _opened(connection, [prepared.event for prepared in batch])
     if places:
-        told = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
-        person_links.copy_applied(connection, [(theme, places[theme].theme, told[theme]) for theme in places])
+        ids = {theme: [p.event.id for p in batch if p.event.theme == theme] for theme in places}
+        person_links.copy_applied(connection, [(theme, places[theme].theme, ids[theme]) for theme in places])
         # What was erased was erased under this name or under the next one.
         batch = _not_erased(connection, batch, erased, secrets)
         batch = [_placed(prepared, places.get(prepared.event.theme)) for prepared in batch]
@@ -76,7 +76,7 @@ def apply(
     for last in {event.theme: event for event in events if isinstance(event, FactWritten | FactsTicked)}.values():
         facts.relieve(connection, last, pressure)
     if places:
-        person_links.copy_applied(connection, [(places[theme].theme, theme, told[theme]) for theme in places])
+        person_links.copy_applied(connection, [(places[theme].theme, theme, ids[theme]) for theme in places])
     return fresh
 
 

@@ -114,7 +114,7 @@ def updates(newer: str, older: str, query: str) -> bool:
     the texts ask tells nothing, and of long ones the beginning counts.
     """
     newer, older, query = (text[:COMPARED_CHARS_MAX] for text in (newer, older, query))
-    told, before, asked = _told(newer), _told(older), _topics(query)
+    after, before, asked = _stated(newer), _stated(older), _topics(query)
     held = len(asked & _topics(before))
 
     def changed(text: str) -> list[str]:
@@ -124,7 +124,7 @@ def updates(newer: str, older: str, query: str) -> bool:
     if not held or changed(before):
         return False
     sentences = [_content(sentence) for sentence in _SENTENCE.findall(before)]
-    return any(not any(_has_rival(_content(news), old, asked) for old in sentences) for news in changed(told))
+    return any(not any(_has_rival(_content(news), old, asked) for old in sentences) for news in changed(after))
 
 
 def _has_rival(new: Sequence[str], old: Sequence[str], asked: Set[str]) -> bool:
@@ -231,7 +231,7 @@ def _without_change(folded: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _told(text: str) -> str:
+def _stated(text: str) -> str:
     """A text without what it asks."""
     return _QUESTION.sub(" ", text)
 

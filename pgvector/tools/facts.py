@@ -116,8 +116,8 @@ def purge(runtime: Runtime, arguments: Arguments, caller: Caller) -> dict[str, A
 
     def stored(connection: Connection, theme: str) -> dict[str, Any]:
         now, left = state.read(connection, theme, runtime.settings), facts.purgeable(connection, theme, event)
-        told = {"purged": None if count is None else count - left, **({"left": left} if left else {})}
-        return {"status": "purged", **told, **fact_answers.of_gauge(now, runtime.settings)}
+        counts = {"purged": None if count is None else count - left, **({"left": left} if left else {})}
+        return {"status": "purged", **counts, **fact_answers.of_gauge(now, runtime.settings)}
 
     return {"theme": caller.theme, **(_when_stored(runtime, event, stored) or fact_answers.PENDING)}
 

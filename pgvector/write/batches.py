@@ -116,7 +116,7 @@ class BatchProcessor:
 
     def leave(self) -> None:
         """Tell the database that this process ends, if Postgres answers at once."""
-        if self.database.held.told:
+        if self.database.held.announced:
             with suppress(PgvectorError), self.database.connection(RELEASE_S_MAX) as connection:
                 self.database.held.leave(connection)
 

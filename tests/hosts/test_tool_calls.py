@@ -17,8 +17,8 @@ from hermes_memory_pgvector.hosts.tool_calls import (
     SAVING_CALLS_MAX,
     TOOLS_MAX,
     Saving,
+    read_turn,
     savings,
-    told_of_turn,
     tools_by_answer,
 )
 from hermes_memory_pgvector.model import Hit, Recall
@@ -28,7 +28,7 @@ from hermes_memory_pgvector.tools.schemas import every_schema
 
 
 def tools_of_turn(messages: list[dict[str, Any]], question: str) -> list[str]:
-    tools: list[str] = told_of_turn(messages, question)["tools"]
+    tools: list[str] = read_turn(messages, question)["tools"]
     return tools
 
 
@@ -180,9 +180,7 @@ def test_what_was_saved_after_third_parties_were_read_is_told() -> None:
         user("fourth"), call("memory", "11"), result("11"), answer("four"), user("fifth"), answer("five"),
     ]  # fmt: skip
     third = [saved("third, interrupted", "8", "mcp_mail_read", save_id="ab12", theme="team")]
-    told = {
-        question: told_of_turn(transcript, question)["saved"] for question in ("first", "second", "fourth", "fifth")
-    }
+    told = {question: read_turn(transcript, question)["saved"] for question in ("first", "second", "fourth", "fifth")}
     assert told == {
         "first": [saved("first", "5", "web_search", "terminal")],
         "second": [],
@@ -213,7 +211,7 @@ def test_calls_of_one_message_have_not_read_each_others_results() -> None:
 def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, Any]]) -> None:
     turn = [user("q"), calls("web_search"), RESULT, *correction, call("memory", "1"), result("1"), answer("a")]
     expected = {"kind": "", "tools": ["web_search"], "saved": [saved("q", "1", "web_search")]}
-    assert told_of_turn([user("before"), answer("b"), *turn], "q") == expected
+    assert read_turn([user("before"), answer("b"), *turn], "q") == expected
     assert savings(turn) == expected["saved"]
 
 
@@ -248,6 +246,6 @@ def test_the_newest_of_many_saving_calls_are_told() -> None:
 def test_what_trusted_tools_tell_is_the_agents_own() -> None:
     turn = [user("q"), calls("mcp__wiki__read", "terminal"), RESULT, call("memory", "1"), result("1"), answer("a")]
     trusted = ["mcp__wiki__*", "web_?earch"]
-    assert told_of_turn(turn, "q", trusted) == {"kind": "", "tools": ["terminal"], "saved": []}
+    assert read_turn(turn, "q", trusted) == {"kind": "", "tools": ["terminal"], "saved": []}
     assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
     assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]

@@ -18,7 +18,7 @@ import pytest
 from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
-from hermes_memory_pgvector.hosts.tool_calls import Saving, savings, told_of_turn
+from hermes_memory_pgvector.hosts.tool_calls import Saving, read_turn, savings
 from hermes_memory_pgvector.model import Add, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.attribution import events
@@ -457,7 +457,7 @@ def test_entries_that_were_saved_after_third_parties_were_read_say_so(
             one.change_entry("add", "memory", content, {"session_id": "s1", "tool_call_id": "call_0|fc_0"})
         asked = reading_turn(question, "call_0", answer=answer if ends else "")
         transcript.extend(asked if reads else [asked[0], *asked[3:]])
-        told = told_of_turn(transcript, question)
+        told = read_turn(transcript, question)
         return lambda: one.take_turn(question, answer, "s1", **told)
 
     begin(1, "own", reads=False)()
@@ -483,7 +483,7 @@ def test_an_entry_of_a_turn_that_was_taken_back_says_so_too(
     one.open_turn(question)
     one.change_entry("add", "memory", "read", {"tool_call_id": "1"})
     one._turns.withdrawn_question = question
-    one.take_turn(question, answer, "s1", **told_of_turn(reading_turn(question, "1", answer=answer), question))
+    one.take_turn(question, answer, "s1", **read_turn(reading_turn(question, "1", answer=answer), question))
     assert made(runtime, database) == {"read": ["web_extract"]}
     assert answers(runtime, database) == []
 

@@ -42,13 +42,13 @@ def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
     database = Database(settings, home)
     try:
         start_server(database)
-        told = SOURCES[args.source](database, Rules(settings, args.theme and theme, theme), console, args)
+        result = SOURCES[args.source](database, Rules(settings, args.theme and theme, theme), console, args)
     finally:
         database.close()
     document = {"source": args.source, "path": args.path, "theme": args.theme and theme, "dry_run": args.dry_run}
-    console.data({**document, **told})
-    _summarise(console, told, dry_run=args.dry_run)
-    return 1 if told["wrong"] else 0
+    console.data({**document, **result})
+    _summarise(console, result, dry_run=args.dry_run)
+    return 1 if result["wrong"] else 0
 
 
 def from_archive(database: Database, rules: Rules, console: Console, args: argparse.Namespace) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
         number, reason = reader.wrong[0]
         raise Refused(f"line {number}: {reason}; the rows before it are stored")
     vectors = "none" if not manifest.get("vectors") else "taken" if to.vectors else "other model"
-    return _told(transfer, [*reader.wrong, *transfer.wrong], vectors)
+    return _result(transfer, [*reader.wrong, *transfer.wrong], vectors)
 
 
 def from_rows(
@@ -96,7 +96,7 @@ def from_rows(
                 wrong.append((number, str(error)))
 
     transfer.run(lines(), console)
-    return _told(transfer, [*wrong, *transfer.wrong], "none")
+    return _result(transfer, [*wrong, *transfer.wrong], "none")
 
 
 SOURCES: Mapping[str, Source] = {
@@ -162,7 +162,7 @@ def _theme(given: str, home: Path, settings: Settings) -> str:
     return theme
 
 
-def _told(transfer: Transfer, wrong: list[tuple[int, str]], vectors: str) -> dict[str, Any]:
+def _result(transfer: Transfer, wrong: list[tuple[int, str]], vectors: str) -> dict[str, Any]:
     found = {kind: {"found": number, "new": transfer.new[kind]} for kind, number in sorted(transfer.found.items())}
     refused = [{"line": number, "reason": reason} for number, reason in sorted(wrong)]
     return {
@@ -180,28 +180,28 @@ NAMES = {
 }  # fmt: skip
 
 
-def _summarise(console: Console, told: Mapping[str, Any], *, dry_run: bool) -> None:
+def _summarise(console: Console, result: Mapping[str, Any], *, dry_run: bool) -> None:
     what = "would be new" if dry_run else "new"
     for kind, names in NAMES.items():
-        if kind in told["rows"]:
-            number = told["rows"][kind]
+        if kind in result["rows"]:
+            number = result["rows"][kind]
             console.say(f"{counted(number['found'], *names)}, {number['new']:,} {what}")
-    if not told["rows"] and not told.get("wrong"):
+    if not result["rows"] and not result.get("wrong"):
         console.say("nothing is in it")
-    for reason, number in told.get("skipped", {}).items():
+    for reason, number in result.get("skipped", {}).items():
         console.say(f"{counted(number, 'session')} left out: {reason}")
-    if told["erased"]:
-        console.say(f"{counted(told['erased'], 'row')} left out: erased here for good")
-    if told.get("in_use"):
-        named = ", ".join(safe_line(theme, NAME_CHARS_MAX) for theme in told["in_use"][:SHOWN_MAX])
+    if result["erased"]:
+        console.say(f"{counted(result['erased'], 'row')} left out: erased here for good")
+    if result.get("in_use"):
+        named = ", ".join(safe_line(theme, NAME_CHARS_MAX) for theme in result["in_use"][:SHOWN_MAX])
         console.say(f"renamed or linked there, and themes of their own here, which they stay: {named}")
-    if told["vectors"] == "other model":
+    if result["vectors"] == "other model":
         console.say("its vectors are of another model; agents or `backfill` compute them")
-    for wrong in told["wrong"][:SHOWN_MAX]:
+    for wrong in result["wrong"][:SHOWN_MAX]:
         reason = safe_line(wrong["reason"], REASON_CHARS_MAX)
         where = f"line {wrong['line']} is refused: " if wrong["line"] else ""
         console.say(f"hermes-pgvector: {where}{reason}")
-    if len(told["wrong"]) > SHOWN_MAX:
-        console.say(f"hermes-pgvector: and {len(told['wrong']) - SHOWN_MAX:,} more; --json names all")
+    if len(result["wrong"]) > SHOWN_MAX:
+        console.say(f"hermes-pgvector: and {len(result['wrong']) - SHOWN_MAX:,} more; --json names all")
     if dry_run:
         console.say("nothing is changed: this was a dry run")

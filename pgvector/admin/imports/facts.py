@@ -34,15 +34,15 @@ def bring(home: Path, console: Console, args: argparse.Namespace, named: str) ->
             merged = facts.merged(writing, theme, kept)
             if not args.dry_run:
                 facts.add(writing, theme, merged, found.scopes, origin="hermes-memory", account=named)
-    told = {
+    result = {
         "facts": len(found.facts), "new": len(merged.fresh), "known": len(merged.repeated),
         "statuses": dict(Counter(fact.status for fact in merged.fresh)),
         "erased": len(found.facts) - len(kept), "superseded_here": len(merged.superseded),
         "scopes": len(found.scopes), "skipped": dict(found.skipped),
     }  # fmt: skip
-    console.data({"source": args.source, "path": str(path), "theme": theme, "dry_run": args.dry_run, **told})
-    _summarise(console, told, theme, dry_run=args.dry_run)
-    return 1 if told["skipped"] else 0
+    console.data({"source": args.source, "path": str(path), "theme": theme, "dry_run": args.dry_run, **result})
+    _summarise(console, result, theme, dry_run=args.dry_run)
+    return 1 if result["skipped"] else 0
 
 
 def _not_erased(connection: Connection, theme: str, found: Sequence[ImportedFact]) -> list[ImportedFact]:
@@ -58,20 +58,20 @@ def _not_erased(connection: Connection, theme: str, found: Sequence[ImportedFact
     return [fact for fact, rest in zip(found, kept, strict=True) if rest is not None]
 
 
-def _summarise(console: Console, told: Mapping[str, Any], theme: str, *, dry_run: bool) -> None:
-    statuses = ", ".join(f"{number:,} {status}" for status, number in sorted(told["statuses"].items()))
+def _summarise(console: Console, result: Mapping[str, Any], theme: str, *, dry_run: bool) -> None:
+    statuses = ", ".join(f"{number:,} {status}" for status, number in sorted(result["statuses"].items()))
     what = "would be new" if dry_run else "are new"
-    new = f"{told['new']:,} {what} in theme {safe_line(theme, 60)}{f' ({statuses})' if statuses else ''}"
-    console.say(f"found {counted(told['facts'], 'fact')} in {counted(told['scopes'], 'scope')}: {new}")
-    if told["known"]:
-        console.say(f"{counted(told['known'], 'fact')} of them the theme has already")
-    if told["erased"]:
-        console.say(f"{counted(told['erased'], 'fact')} left out: erased here for good")
-    if told["superseded_here"]:
-        console.say(f"{counted(told['superseded_here'], 'fact')} of the theme are older and go into the history")
-    for name, reason in list(told["skipped"].items())[:SHOWN_MAX]:
+    new = f"{result['new']:,} {what} in theme {safe_line(theme, 60)}{f' ({statuses})' if statuses else ''}"
+    console.say(f"found {counted(result['facts'], 'fact')} in {counted(result['scopes'], 'scope')}: {new}")
+    if result["known"]:
+        console.say(f"{counted(result['known'], 'fact')} of them the theme has already")
+    if result["erased"]:
+        console.say(f"{counted(result['erased'], 'fact')} left out: erased here for good")
+    if result["superseded_here"]:
+        console.say(f"{counted(result['superseded_here'], 'fact')} of the theme are older and go into the history")
+    for name, reason in list(result["skipped"].items())[:SHOWN_MAX]:
         console.say(f"hermes-pgvector: fact {safe_line(name, 60)} is skipped: {safe_line(reason, REASON_CHARS_MAX)}")
-    if len(told["skipped"]) > SHOWN_MAX:
-        console.say(f"hermes-pgvector: and {len(told['skipped']) - SHOWN_MAX:,} more; --json names all")
+    if len(result["skipped"]) > SHOWN_MAX:
+        console.say(f"hermes-pgvector: and {len(result['skipped']) - SHOWN_MAX:,} more; --json names all")
     if dry_run:
         console.say("nothing is changed: this was a dry run")

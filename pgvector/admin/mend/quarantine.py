@@ -150,8 +150,8 @@ def release(home: Path, console: Console, args: argparse.Namespace) -> int:
             if not memory.change(lambda connection: connection.execute(statement, values).rowcount):
                 raise Refused(f"{_what(row)} {row.id} has changed meanwhile; look at it again; nothing is changed")
     console.data({**suspect.document, "released": True, "changed": not suspect.released})
-    told = "was released already" if suspect.released else "is recalled again, until its text changes"
-    console.show(f"{_what(row)} {row.id} of theme {safe_line(row.theme, NAME_CHARS_MAX)} {told}:")
+    outcome = "was released already" if suspect.released else "is recalled again, until its text changes"
+    console.show(f"{_what(row)} {row.id} of theme {safe_line(row.theme, NAME_CHARS_MAX)} {outcome}:")
     console.show(safe_line(row.content, TEXT_CHARS_MAX))
     return 0
 

@@ -69,8 +69,8 @@ class Writer:
 
     def end(self) -> bytes:
         """The last line."""
-        told = {"kind": "end", "rows": sum(self.counts.values()), "sha256": self._digest.hexdigest()}
-        return f"{_json(told)}\n".encode()
+        last = {"kind": "end", "rows": sum(self.counts.values()), "sha256": self._digest.hexdigest()}
+        return f"{_json(last)}\n".encode()
 
     def _counted(self, text: str) -> bytes:
         line = f"{text}\n".encode()
@@ -129,10 +129,10 @@ class Reader:
         return line
 
     def _check_end(self, raw: bytes) -> None:
-        told = json.loads(raw)
-        if told.get("rows") != self._rows + len(self.wrong):
-            raise Refused(f"the archive had {told.get('rows')} rows, and {self._rows + len(self.wrong)} are here")
-        if told.get("sha256") != self._digest.hexdigest() and not self.wrong:
+        last = json.loads(raw)
+        if last.get("rows") != self._rows + len(self.wrong):
+            raise Refused(f"the archive had {last.get('rows')} rows, and {self._rows + len(self.wrong)} are here")
+        if last.get("sha256") != self._digest.hexdigest() and not self.wrong:
             raise Refused("the checksum of the whole archive is wrong: rows were changed, removed or reordered")
 
     def _note(self, reason: str) -> None:
@@ -148,22 +148,22 @@ def _manifest(first: bytes) -> Mapping[str, Any]:
     if not first.startswith(b'{"kind":"manifest"'):
         return {}
     try:
-        told = json.loads(first)
+        manifest = json.loads(first)
     except (ValueError, RecursionError):
         raise Refused("line 1 is a damaged manifest") from None
-    if told.get("format") != FORMAT or not isinstance(told.get("version"), int):
-        raise Refused(f"line 1 is the manifest of {str(told.get('format'))[:40]!r}, not of {FORMAT}")
-    if told["version"] > VERSION:
-        raise Refused(f"the archive has version {told['version']}, this release reads up to {VERSION}; upgrade it")
-    rows = told.get("rows")
+    if manifest.get("format") != FORMAT or not isinstance(manifest.get("version"), int):
+        raise Refused(f"line 1 is the manifest of {str(manifest.get('format'))[:40]!r}, not of {FORMAT}")
+    if manifest["version"] > VERSION:
+        raise Refused(f"the archive has version {manifest['version']}, this release reads up to {VERSION}; upgrade it")
+    rows = manifest.get("rows")
     right = {
-        "schema": isinstance(told.get("schema", 0), int),
+        "schema": isinstance(manifest.get("schema", 0), int),
         "rows": isinstance(rows, dict) and all(isinstance(number, int) for number in rows.values()),
-        "erasure_keys": isinstance(told.get("erasure_keys", []), list),
+        "erasure_keys": isinstance(manifest.get("erasure_keys", []), list),
     }
     if wrong := [name for name in right if not right[name]]:
         raise Refused(f"line 1 is a damaged manifest: {', '.join(wrong)} missing, or of another type")
-    return dict(told)
+    return dict(manifest)
 
 
 def _line(number: int, text: str, *, plain: bool) -> Line:

@@ -51,17 +51,17 @@ def manifest(
     }  # fmt: skip
 
 
-def lines(connection: Connection, told: Mapping[str, Any], writer: Writer) -> Iterator[bytes]:
+def lines(connection: Connection, manifest: Mapping[str, Any], writer: Writer) -> Iterator[bytes]:
     """The lines of an archive with this manifest.
 
     The connection is in a transaction with one snapshot. Rows come through a cursor of the server, a few at a time.
     """
-    yield writer.manifest(told)
+    yield writer.manifest(manifest)
     for kind in KINDS:
         with connection.cursor(name="export") as cursor:
-            cursor.execute(QUERIES[f"export_{kind}"], {"themes": told["themes"]})
+            cursor.execute(QUERIES[f"export_{kind}"], {"themes": manifest["themes"]})
             while rows := cursor.fetchmany(ROWS_AT_ONCE):
-                vectors = _vectors(connection, kind, rows) if told["vectors"] else {}
+                vectors = _vectors(connection, kind, rows) if manifest["vectors"] else {}
                 for row in rows:
                     yield writer.row(kind, row["row"], vectors.get((row["theme"], row["id"]), ()))
     yield writer.end()

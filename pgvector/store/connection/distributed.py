@@ -49,14 +49,14 @@ def forms(connection: psycopg.Connection[DictRow]) -> set[str]:
 
 
 @contextmanager
-def noted(connection: psycopg.Connection[DictRow], told: Mapping[str, Any]) -> Iterator[None]:
+def noted(connection: psycopg.Connection[DictRow], note: Mapping[str, Any]) -> Iterator[None]:
     """On a cluster, have the history tell this of the entries that are deleted in the block.
 
     The function that adds it elsewhere has the rights of the tables' owner, and Citus refuses a transaction in which
     two roles change rows of a theme.
     """
     connection.execute(PASS_ON)
-    connection.execute(f"set local {_NOTE} = {sql.quote(json.dumps(told))}".encode())
+    connection.execute(f"set local {_NOTE} = {sql.quote(json.dumps(note))}".encode())
     yield
     connection.execute(f"set local {_NOTE} = ''".encode())
 

@@ -42,7 +42,7 @@ class HeldVectors:
         connection.execute(QUERIES["appear"], {"name": self._client, "holder": self._holder, "seconds": seconds})
 
     @property
-    def told(self) -> bool:
+    def announced(self) -> bool:
         """Whether the database counts this process as live."""
         return time.monotonic() < self._there_until
 
