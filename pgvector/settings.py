@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from .errors import SettingsError
 from .hosts import config as host_files
-from .hosts.config import ENV_PREFIX, config_file, environment, read_config, section
+from .hosts.config import config_file, environment, read_config, section, variable
 from .model import Outside
 from .text import setting_values
 from .text.keep_rules import Rules
@@ -289,7 +289,7 @@ def given_values(
         ("plugins.pgvector", section(config, "plugins").get("pgvector")),
         (str(config_file(home)), read_config(home)),
         (IN_HOST_CONFIG, section(config, "memory").get("pgvector")),
-        (IN_ENVIRONMENT, {key: variables.get(f"{ENV_PREFIX}{key.upper()}") for key in Settings.model_fields}),
+        (IN_ENVIRONMENT, {key: variables.get(variable(key)) for key in Settings.model_fields}),
     ]
     given: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -310,7 +310,7 @@ def _explain(error: ValidationError, merged: Mapping[str, Any], origin: Mapping[
     for problem in error.errors():
         key = str(problem["loc"][0])
         given = "(hidden)" if key in SECRETS else _QUERY.sub("?***", _PASSWORD.sub(r"\1***@", repr(merged.get(key))))
-        where = f"{ENV_PREFIX}{key.upper()}" if origin.get(key) == IN_ENVIRONMENT else f"{key} in {origin.get(key)}"
+        where = variable(key) if origin.get(key) == IN_ENVIRONMENT else f"{key} in {origin.get(key)}"
         if len(problem["loc"]) > 1:
             where += setting_values.part(problem)
             given = repr(problem["input"])

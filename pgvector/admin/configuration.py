@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from ..errors import SettingsError
 from ..files import make_private, overwrite
-from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config
+from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config, variable
 from ..mirror.home import begin
 from ..settings import Settings, load
 from ..text.setting_values import part, reason
@@ -54,7 +54,7 @@ def _restore(files: Mapping[Path, tuple[str, int] | None], environment: Mapping[
 
 def save(home: Path, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
     """Save settings by key, and secrets by variable name; an empty secret is removed. Raises SettingsError."""
-    change_variables(home, {**{f"{ENV_PREFIX}{key.upper()}": "" for key in values}, **secrets})
+    change_variables(home, {**{variable(key): "" for key in values}, **secrets})
     # An empty dsn overrides one in a place of lower precedence.
     write_config(home, {**read_config(home), "dsn": "", **values})
 
@@ -189,7 +189,7 @@ def active_provider(home: Path) -> str:
 def exported(home: Path, keys: Collection[str]) -> list[str]:
     """Those of these settings that the environment has, and not from the `.env` of the home."""
     stored = env_values(home)
-    names = {key: f"{ENV_PREFIX}{key.upper()}" for key in keys}
+    names = {key: variable(key) for key in keys}
     return [key for key, name in names.items() if os.environ.get(name) and os.environ[name] != stored.get(name)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError
-from ..hosts.config import ENV_PREFIX, read_config
+from ..hosts.config import read_config, variable
 from ..mirror.home import Home
 from ..settings import SECRETS, Settings, load
 from .configuration import check_saved, validated, without_secrets, write_config
@@ -134,7 +134,7 @@ def _field(key: str, label: str, setting: Mapping[str, Any]) -> dict[str, Any]:
     """A field of the form, made from the JSON schema of its setting."""
     field: dict[str, Any] = {"key": key, "label": label, "description": setting["description"]}
     if key == "dsn":
-        return {**field, "secret": True, "env_var": f"{ENV_PREFIX}DSN"}
+        return {**field, "secret": True, "env_var": variable("dsn")}
     field |= {name: setting[name] for name in ("default", "minimum", "maximum") if name in setting}
     if setting["type"] != "string":
         field["type"] = setting["type"]

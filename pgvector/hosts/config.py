@@ -21,6 +21,11 @@ FILE_CAPS = {"memory": 2200, "user": 1375}
 _LEVELS, _LEVELS_MAX = "[{-?", 2000
 
 
+def variable(key: str) -> str:
+    """The variable of the environment that sets the setting with this key."""
+    return f"{ENV_PREFIX}{key.upper()}"
+
+
 def config_file(home: Path) -> Path:
     """The file of settings that the set-up or the host's panel saves."""
     return home / "pgvector" / "config.json"

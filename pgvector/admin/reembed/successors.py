@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...embedding.compatibility import EMBEDDER_SETTINGS
-from ...hosts.config import ENV_PREFIX, read_config
+from ...hosts.config import read_config, variable
 from ...settings import Settings, load
 from .. import configuration
 
@@ -27,8 +27,7 @@ def save(home: Path, after: Settings) -> dict[str, Any]:
     values = changed(load(home), after)
     if values:
         with configuration.restored_on_error(home):
-            variables = {f"{ENV_PREFIX}{key.upper()}": "" for key in values}
-            configuration.change_variables(home, variables)
+            configuration.change_variables(home, {variable(key): "" for key in values})
             configuration.write_config(home, {**read_config(home), **values})
             configuration.check_saved(home, values)
     return values

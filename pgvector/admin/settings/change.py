@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BadArgument, SettingsError
-from ...hosts.config import read_config
+from ...hosts.config import read_config, variable
 from ...settings import EARLIER, IN_HOST_CONFIG, SECRETS, given_values, load
 from .. import configuration
 from ..console import Console
-from .listing import known, place_of, saved_forms, settings_of, text_of, variable
+from .listing import known, place_of, saved_forms, settings_of, text_of
 
 LATER = "sessions that start from now on use it"
 

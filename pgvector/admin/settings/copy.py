@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import BadArgument, SettingsError
+from ...hosts.config import variable
 from ...settings import EARLIER, SECRETS, given_values, load
 from ..console import Console, counted, rows_table
 from .change import checked, save
-from .listing import known, saved_forms, settings_of, text_of, variable
+from .listing import known, saved_forms, settings_of, text_of
 
 # Each home has its own.
 OF_ONE_HOME = frozenset({"data_dir", "home_label", "spool_dir"})

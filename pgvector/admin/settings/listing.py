@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr
 
 from ...errors import BadArgument
-from ...hosts.config import ENV_PREFIX
+from ...hosts.config import ENV_PREFIX, variable
 from ...settings import EARLIER, IN_ENVIRONMENT, IN_HOST_CONFIG, SECRETS, Settings, given_values, load
 from ...store.connection.dsn import describe
 from ..configuration import exported, without_secrets
@@ -45,11 +45,6 @@ def place_of(home: Path, key: str, origin: Mapping[str, str]) -> str:
     return f"{IN_HOST_CONFIG} in {home / 'config.yaml'}" if place == IN_HOST_CONFIG else place
 
 
-def variable(key: str) -> str:
-    """The variable of the environment that sets a key."""
-    return f"{ENV_PREFIX}{key.upper()}"
-
-
 def known(key: str) -> str:
     """The key, if there is such a setting. Raises BadArgument that names the nearest ones."""
     key = key.strip().lower().removeprefix("memory.pgvector.").removeprefix(ENV_PREFIX.lower())
@@ -70,7 +65,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.show(
             rows_table([{"Setting": each.key, "Value": text_of(each.shown), "From": each.place} for each in found])
         )
-    if not found:
+    else:
         console.say("all settings have their defaults; to see these: hermes-pgvector settings list --all")
     return 0
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from ...embedding.compatibility import EMBEDDER_SETTINGS
 from ...errors import PgvectorError, SettingsError
-from ...hosts.config import ENV_PREFIX, config_file
+from ...hosts.config import config_file, variable
 from ...session.themes import trial_theme
 from ...settings import load
 from ...store.embedded.server import EmbeddedServer, available
@@ -25,9 +26,6 @@ from ..embedder import MISMATCH_REMEDY, mismatch
 from ..round_trip import round_trip
 from .database import DatabaseChoice, DatabaseChooser
 from .embedder import EmbedderChoice, EmbedderQuestions, changed, tried
-
-KEYS = ("embed_url", "embed_model", "embed_api", "embed_key_env", "embed_dimensions")
-
 
 # What `wizard` passes for the arguments that answer questions of the `setup` command in advance.
 NOTHING_GIVEN = argparse.Namespace(embedded=False, dsn=None, embed_url=None, embed_model=None, yes=False)
@@ -68,7 +66,7 @@ class _Setup:
         self._home, self._console, self._given, self._config = home, console, args, config
         self._settings = load(home)
         self._server = EmbeddedServer(home, self._settings.data_dir) if available() else None
-        self._fixed = configuration.exported(home, ("dsn", *KEYS))
+        self._fixed = configuration.exported(home, ("dsn", *EMBEDDER_SETTINGS))
 
     def run(self) -> int:
         """Choose, create the tables, save, and test. An error before the end of saving changes no setting."""
@@ -95,7 +93,7 @@ class _Setup:
         if not self._given.yes:
             self._console.say("Set up a memory in Postgres with pgvector. Ctrl-C cancels and changes nothing.\n")
         for key in self._fixed:
-            self._console.say(f"! {ENV_PREFIX}{key.upper()} of the environment takes precedence over what is saved")
+            self._console.say(f"! {variable(key)} of the environment takes precedence over what is saved")
         database = self._choose_database()
         return database, self._choose_embedder(database)
 
@@ -128,8 +126,8 @@ class _Setup:
 
     def _set_up(self, database: DatabaseChoice, embedder: EmbedderChoice) -> dict[str, Any]:
         """Create the tables, save and activate. Returns what was done."""
-        values = {key: getattr(embedder.settings, key) for key in KEYS}
-        secrets = {f"{ENV_PREFIX}DSN": database.dsn, **embedder.secrets}
+        values = {key: getattr(embedder.settings, key) for key in EMBEDDER_SETTINGS}
+        secrets = {variable("dsn"): database.dsn, **embedder.secrets}
         with configuration.restored_on_error(self._home):
             with self._console.busy("preparing the database"):
                 applied = database.prepare(embedder.dimensions, self._console)
