@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..hosts.provenance import source_of
 from ..model import TARGETS, Add, Hit, Period, Recall, Update
 from ..recall.quarantine import suspicions
-from ..recall.render import HIT_CHARS_MIN, REASONS_CHARS_MAX, best_passage, even_shares, public_reason
+from ..recall.render import HIT_CHARS_MIN, best_passage, even_shares, public_reasons
 from ..text import times
 from ..text.sanitize import cut_at_word, safe_line, visible
 from ..text.tags import TAG_CHARS_MAX, TAGS_MAX
@@ -47,7 +47,7 @@ def of_recall(recall: Recall, *, query: str, scope: str, chars_max: int, suspici
         "scope": safe_line(scope, 60),
         "query": safe_line(query, 120),
         **_period(recall.period),
-        "degraded": [safe_line(public_reason(reason), REASONS_CHARS_MAX) for reason in recall.degraded[:5]],
+        "degraded": public_reasons(recall),
         **({"suspicious_left_out": suspicious} if suspicious else {}),
     }
     if _size(answer) > chars_max:

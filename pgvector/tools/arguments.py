@@ -26,6 +26,12 @@ def schema(
     return {"name": name, "description": description, "parameters": parameters}
 
 
+def with_argument(schema: Mapping[str, Any], name: str, argument: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with one argument more, or with this one in place of that of the same name."""
+    parameters = schema["parameters"]
+    return {**schema, "parameters": {**parameters, "properties": {**parameters["properties"], name: argument}}}
+
+
 def check(schema: Mapping[str, Any], arguments: Any) -> None:
     """Raise BadArgument unless the arguments are an object with known names only."""
     if not isinstance(arguments, Mapping):

@@ -69,6 +69,4 @@ def offered(settings: Settings) -> tuple[dict[str, Any], ...]:
     if not settings.also_write:
         return SCHEMAS
     remembering, *others = SCHEMAS
-    parameters = remembering["parameters"]
-    extended = {**parameters, "properties": {**parameters["properties"], "theme": _THEME}}
-    return ({**remembering, "parameters": extended}, *others)
+    return (given.with_argument(remembering, "theme", _THEME), *others)

@@ -11,7 +11,7 @@ from ..facts.block import CHARS_MIN, line
 from ..facts.notation import Notation
 from ..facts.state import FactState, pressure, text_of
 from ..model import FactKind, FactWritten, Hit, Recall
-from ..recall.render import REASONS_CHARS_MAX, public_reason
+from ..recall.render import public_reasons
 from ..settings import Settings
 from ..text import times
 from ..text.sanitize import safe_line
@@ -86,7 +86,7 @@ def of_search(recall: Recall, *, query: str, scope: str, own: Sequence[str], cha
     """
     answer = {"query": safe_line(query, 120), **({"scope": safe_line(scope, 100)} if scope else {})}
     facts, left_out = _fitting((_of_hit(hit, own) for hit in recall.hits), chars_max)
-    return {"facts": facts, "count": len(facts), **left_out, **answer, "degraded": _reasons(recall)}
+    return {"facts": facts, "count": len(facts), **left_out, **answer, "degraded": public_reasons(recall)}
 
 
 def of_reflection(
@@ -102,7 +102,7 @@ def of_reflection(
     past, past_left_out = _fitting(map(_of_fact, earlier), chars_max // 3)
     if past:
         answer["superseded"] = past
-    return {**answer, **(left_out or past_left_out), "degraded": _reasons(recall)}
+    return {**answer, **(left_out or past_left_out), "degraded": public_reasons(recall)}
 
 
 def of_export(theme: str, facts: Sequence[Fact], *, more: bool, chars_max: int) -> dict[str, Any]:
@@ -165,7 +165,3 @@ def _labels(labels: Iterable[str], chars_max: int) -> list[str]:
             break
         shown.append(text)
     return shown
-
-
-def _reasons(recall: Recall) -> list[str]:
-    return [safe_line(public_reason(reason), REASONS_CHARS_MAX) for reason in recall.degraded[:5]]

@@ -54,46 +54,24 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "description": f"Most hits to return (default {LIMIT_DEFAULT})"},
 }
 
+
+def _named(names: str) -> dict[str, Any]:
+    return {name: _ARGUMENTS[name] for name in names.split()}
+
+
 SCHEMAS = (
     given.schema(
         "recall_memory",
         "Search the durable memory that all agents of this theme share: facts, preferences and notes that were saved "
         "with the memory tool, here or on another host.",
-        {
-            name: _ARGUMENTS[name]
-            for name in (
-                "query",
-                "scope",
-                "target",
-                "tags",
-                "all_tags",
-                "since",
-                "until",
-                "include_suspicious",
-                "limit",
-            )
-        },
+        _named("query scope target tags all_tags since until include_suspicious limit"),
         required=["query"],
     ),
     given.schema(
         "recall_conversation",
         "Search past conversation turns of this theme, of earlier sessions and other hosts too: what was asked, "
         "answered, decided or tried.",
-        {
-            name: _ARGUMENTS[name]
-            for name in (
-                "query",
-                "scope",
-                "since",
-                "until",
-                "role",
-                "tags",
-                "all_tags",
-                "context",
-                "include_suspicious",
-                "limit",
-            )
-        },
+        _named("query scope since until role tags all_tags context include_suspicious limit"),
         required=["query"],
     ),
 )
@@ -105,10 +83,4 @@ def offered(settings: Settings) -> list[dict[str, Any]]:
         return list(SCHEMAS)
     others = "the name of a theme that is read with this one" if settings.also_recall else "no other theme may be read"
     scope = {"type": "string", "description": f"current: this theme (usual); session: this conversation; {others}"}
-    return [
-        {
-            **each,
-            "parameters": {**each["parameters"], "properties": {**each["parameters"]["properties"], "scope": scope}},
-        }
-        for each in SCHEMAS
-    ]
+    return [given.with_argument(each, "scope", scope) for each in SCHEMAS]
