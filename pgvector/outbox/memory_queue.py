@@ -10,7 +10,7 @@ from pathlib import Path
 from ..files import make_private
 from ..model import Event
 from ..settings import Settings
-from .kept import KeptSegments
+from .kept_segments import KeptSegments
 from .segments import Position, Record
 from .spool import Spool
 

@@ -17,7 +17,7 @@ from ..errors import Unavailable
 from ..files import link_or_copy, locked_folder
 from . import heartbeat
 from .codec import MAGIC
-from .kept import KeptSegment, KeptSegments, Stored
+from .kept_segments import KeptSegment, KeptSegments, Stored
 from .segments import (
     END,
     UNFINISHED,

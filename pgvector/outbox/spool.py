@@ -22,7 +22,7 @@ from pathlib import Path
 from ..files import make_private, reason, sync_file
 from ..model import Event
 from .codec import frame
-from .kept import KeptSegments, Stored, drop
+from .kept_segments import KeptSegments, Stored, drop
 from .segments import (
     Position,
     Record,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import BadEvent
 from ...model import FILES, TARGETS, Event
-from ...outbox import kept
+from ...outbox import kept_segments
 from ...outbox.codec import encode
 from ...outbox.dead_letters import DeadLetter
 from ...outbox.inspection import processes
@@ -69,7 +69,7 @@ class HomeFiles:
     def _spools(self) -> Iterator[Holder]:
         """Delete what is stored already in the spools, and name those with events that wait."""
         with suppress(OSError):
-            kept.clear(self._home.spool)
+            kept_segments.clear(self._home.spool)
         for process in processes(self._home.spool):
             with suppress(OSError):
                 blank_acknowledged(process.folder)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from spools import die, folders, make, numbers, turn
 
-from hermes_memory_pgvector.outbox import kept as module
+from hermes_memory_pgvector.outbox import kept_segments as module
 from hermes_memory_pgvector.outbox import spool as spool_module
 from hermes_memory_pgvector.outbox.inspection import processes, total
-from hermes_memory_pgvector.outbox.kept import KeptSegments
+from hermes_memory_pgvector.outbox.kept_segments import KeptSegments
 from hermes_memory_pgvector.outbox.orphans import offer_again, orphans
 from hermes_memory_pgvector.outbox.segments import blank_acknowledged
 from hermes_memory_pgvector.outbox.spool import Spool
