@@ -172,19 +172,26 @@ def count(connection: Connection) -> int:
 
 
 def link(connection: Connection, account: str, person: str) -> int:
-    """Link an account that has no person, in the caller's transaction. Its turns are moved afterwards by `moves.move`.
+    """Link an account that has no person; see `join`."""
+    return join(
+        connection, account, person, (QUERIES["add_link"], {"account": account, "person": person}), mark=account
+    )
 
-    Waits for the transactions of all agents that store events now. What the account's events have done is copied:
-    those that come again, and late ones, find it under the person. Entries and facts, which later events change, are
-    moved, up to ROWS_AT_ONCE_MAX of them; returns how many.
+
+def join(connection: Connection, source: str, destination: str, noting: Statement, *, mark: str = "") -> int:
+    """Store the events of a theme under another one from now on, in the caller's transaction; `noting` notes that.
+
+    Waits for the transactions of all agents that store events now. What the events of `source` have done is copied:
+    those that come again, and late ones, find it under `destination`. Entries and facts, which later events change, are
+    moved, up to ROWS_AT_ONCE_MAX of them; returns how many. `moves.move` moves the turns afterwards.
     """
     connection.execute(QUERIES["lock_links"])
-    admit(connection, [account, person])
-    connection.execute(QUERIES["copy_erasures_to_names"], {"source": account})
-    connection.execute(QUERIES["add_link"], {"account": account, "person": person})
-    moves.copy_records(connection, account, person)
-    connection.execute(QUERIES["merge_pruned"], {"source": account, "destination": person})
-    return moves.move_at_once(connection, account, person, mark=account)
+    admit(connection, [source, destination])
+    connection.execute(QUERIES["copy_erasures_to_names"], {"source": source})
+    connection.execute(*noting)
+    moves.copy_records(connection, source, destination)
+    connection.execute(QUERIES["merge_pruned"], {"source": source, "destination": destination})
+    return moves.move_at_once(connection, source, destination, mark=mark)
 
 
 def take(connection: Connection, account: str, person: str) -> bool | None:

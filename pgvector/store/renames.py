@@ -27,18 +27,8 @@ class Rename:
 
 
 def rename(connection: Connection, old: str, new: str) -> int:
-    """Store the events of `old` under `new` from now on, in the caller's transaction; `move` moves the turns later.
-
-    Waits for the transactions of all agents that store events now. Neither is an account or a person. Returns how many
-    entries and facts were moved, as `person_links.link`.
-    """
-    connection.execute(QUERIES["lock_links"])
-    person_links.admit(connection, [old, new])
-    connection.execute(QUERIES["copy_erasures_to_names"], {"source": old})
-    connection.execute(QUERIES["add_rename"], {"old": old, "new": new})
-    moves.copy_records(connection, old, new)
-    connection.execute(QUERIES["merge_pruned"], {"source": old, "destination": new})
-    return moves.move_at_once(connection, old, new)
+    """Have `old` be an old name of `new`, neither of which is an account or a person; see `person_links.join`."""
+    return person_links.join(connection, old, new, (QUERIES["add_rename"], {"old": old, "new": new}))
 
 
 def take(connection: Connection, old: str, new: str) -> bool | None:
