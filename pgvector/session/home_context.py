@@ -57,9 +57,7 @@ class HomeContext:
         self.home_id, self.accept, self.change_entry = home_id, accept, change_entry
         self.capture = Capture(settings)
         self.person_key = PersonKey(state, person_key(home))
-        self.off_record = LastingMarks(
-            state / "off_record", OFF_RECORD_MAX, "that a session is off the record, or on it, and may store it"
-        )
+        self.off_record = sessions_off_record(state)
         self._late_switches: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
         self._warned = False
         self.turn_lock = threading.Lock()
@@ -136,3 +134,9 @@ class HomeContext:
         self.person_key.abandon()
         self.off_record.abandon()
         self.outages.abandon()
+
+
+def sessions_off_record(state: Path) -> LastingMarks:
+    """The marks of the sessions off the record, in the state folder of their home."""
+    meaning = "that a session is off the record, or on it, and may store it"
+    return LastingMarks(state / "off_record", OFF_RECORD_MAX, meaning)

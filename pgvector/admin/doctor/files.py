@@ -15,7 +15,7 @@ from ...model import now
 from ...outbox.dead_letters import DeadLetters
 from ...outbox.inspection import Process, total
 from ...outbox.inspection import processes as processes_of
-from ...session.home_context import OFF_RECORD_MAX
+from ...session.home_context import OFF_RECORD_MAX, sessions_off_record
 from ...settings import IN_HOST_CONFIG, Settings
 from ...text.sanitize import safe_line
 from .. import processes
@@ -105,10 +105,10 @@ def _dead_letters(home: Home) -> Check:
 
 def _off_record(home: Home) -> Check:
     """Whether more sessions can be marked as off the record."""
-    folder = home.state / "off_record"
-    marks = LastingMarks(folder, OFF_RECORD_MAX, "").names()
+    kept = sessions_off_record(home.state)
+    marks = kept.names()
     found = f"{counted(len(marks - {LastingMarks.ALL}), 'mark')} of sessions, of at most {OFF_RECORD_MAX:,}"
-    remedy = f"end the sessions that are off the record, then delete the files of old ones in {folder}"
+    remedy = f"end the sessions that are off the record, then delete the files of old ones in {kept.folder}"
     if LastingMarks.ALL in marks:
         return Check("off the record", "problem", f"{found}: no turn of this home is stored", f"{remedy}, and `all`")
     low = len(marks) > OFF_RECORD_MAX * 4 // 5

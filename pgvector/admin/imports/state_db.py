@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...errors import BadArgument, BadEvent, Refused, SettingsError
-from ...files import LastingMarks
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
-from ...session.home_context import OFF_RECORD_MAX
+from ...session.home_context import sessions_off_record
 from ...session.person_key import key_bytes
 from ...session.themes import Identity, allowed, templated_theme, theme_of
 from ...settings import Settings
@@ -74,7 +73,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     if rules.settings.off_record:
         raise BadArgument("the setting off_record is on: nothing of sessions is stored")
     key = person_key(args.home) or database.claim_person_key("")
-    marks = (LastingMarks(home.state / "off_record", OFF_RECORD_MAX, "").names() for home in (record, Home(args.home)))
+    marks = (sessions_off_record(home.state).names() for home in (record, Home(args.home)))
     job = _Job(
         database, rules, record, frozenset[str]().union(*marks), key_bytes(key), args.dry_run, Capture(rules.settings)
     )

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from ...files import LastingMarks
 from ...hosts import state_db
 from ...mirror.home import Home
 from ...outbox.inspection import waiting_sessions
 from ...session.capture import Capture, Verdict
-from ...session.home_context import OFF_RECORD_MAX
+from ...session.home_context import sessions_off_record
 from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection
@@ -43,7 +42,7 @@ def expected(home: Home, settings: Settings, since: datetime, until: datetime, l
     """
     if settings.off_record:
         return []
-    marks = LastingMarks(home.state / "off_record", OFF_RECORD_MAX, "").names()
+    marks = sessions_off_record(home.state).names()
     capture = Capture(settings)
     found: list[Recorded] = []
     for row in state_db.recent_sessions(home.path, since.timestamp(), SESSIONS_MAX):
