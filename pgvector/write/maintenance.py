@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager
 
 from ..settings import Settings
 from ..store import person_links, renames, upkeep
-from ..store.connection.database import Connection, Database
+from ..store.connection.database import Database
 from ..text.theme_names import hidden_pattern
 from .retention import Retention
 
@@ -78,11 +77,8 @@ class Maintenance:
             lease.release_soon(self._database)
         self._retention.stop()
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
-        return self._database.transaction()
-
     def _add_words(self) -> bool:
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             # While another process does it, the next look for such rows sets this again.
             self._wanted = self._words_lease.claim(connection)
             added = upkeep.add_words(connection, self._rows_max) if self._wanted else 0
@@ -97,7 +93,7 @@ class Maintenance:
         if time.monotonic() < self._count_at:
             return False
         self._count_at = time.monotonic() + COUNT_INTERVAL_S
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if not self._count_lease.claim(connection):
                 return False
             hidden = hidden_pattern(self._settings.bench_themes)
@@ -131,7 +127,7 @@ class Maintenance:
 
     def _move_rows_of_persons(self) -> None:
         """Move rows that a process of an earlier release, which knows no links and no renames, has stored."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             moved = renames.move_unmoved(connection, ROWS_MAX)
             if person_links.move_unmoved(connection, ACCOUNTS_MAX) or moved:
                 self._prune_at = 0.0

@@ -7,7 +7,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -89,7 +88,7 @@ class Retention:
         self._lease = upkeep.Lease(upkeep.RETENTION_LEASE, INTERVAL_S)
         self._work: deque[tuple[Pruning, float]] = deque()
         self._look_at = 0.0
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def wanted(self) -> bool:
@@ -100,7 +99,7 @@ class Retention:
 
     def step(self, rows: int) -> int:
         """Delete up to `rows` turns; returns how many. Raises PgvectorError; call it again later."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if not self._work:
                 self._look_at = time.monotonic() + INTERVAL_S
                 if self._lease.claim(connection):
@@ -131,17 +130,14 @@ class Retention:
                     yield Pruning("turns", theme, old), math.inf
         for quota in quotas(connection, self._settings):
             if quota.excess and quota.turns:
-                self._tell(quota)
+                self._warn(quota)
                 yield Pruning("turns", quota.theme, Prunable()), min(quota.turns, quota.excess)
 
-    def _tell(self, quota: Quota) -> None:
-        if quota.theme not in self._told:
-            self._told.add(quota.theme)
+    def _warn(self, quota: Quota) -> None:
+        if quota.theme not in self._warned:
+            self._warned.add(quota.theme)
             log.warning(
                 "theme %s is at its quota: the oldest turns are deleted for new ones; raise theme_rows_max or "
                 "theme_mb_max, or see: hermes-pgvector status",
                 shown(quota.theme),
             )
-
-    def _transaction(self) -> AbstractContextManager[Connection]:
-        return self._database.transaction()
