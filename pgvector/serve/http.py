@@ -179,11 +179,10 @@ async def _serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.server.transport_security import TransportSecuritySettings
 
-    # Against DNS rebinding: a page of a browser that resolves its own name to this machine.
-    local = TransportSecuritySettings(
-        allowed_hosts=[f"{name}:*" for name in listener.LOCAL],
-        allowed_origins=[f"http://{name}:*" for name in listener.LOCAL],
-    )
+    # Against DNS rebinding: a page of a browser that resolves its own name to this machine. Port 80 is not named.
+    names = {*listener.LOCAL, listener.name_of(opened)}
+    hosts = [f"{name}{port}" for name in names for port in ("", ":*")]
+    local = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])
     manager = StreamableHTTPSessionManager(
         handlers.server(), json_response=True, stateless=True, security_settings=local
     )

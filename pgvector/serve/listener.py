@@ -43,10 +43,15 @@ def listening(host: str, port: int, *, public: bool = False) -> socket.socket:
         raise Unavailable(f"port {port} of {address} cannot be used ({error.strerror}); give another --port") from None
 
 
+def name_of(opened: socket.socket) -> str:
+    """The address of a socket as the host of a URL."""
+    host: str = opened.getsockname()[0]
+    return f"[{host}]" if ":" in host else host
+
+
 def url_of(opened: socket.socket) -> str:
-    """The address of a socket as the beginning of a URL."""
-    host, port = opened.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    """The address and the port of a socket as the beginning of a URL."""
+    return f"http://{name_of(opened)}:{opened.getsockname()[1]}"
 
 
 def server_of(app: Any) -> Any:

@@ -57,9 +57,9 @@ class Memory:
         assert made.returncode == 0, made.stderr
         return made.stdout.strip()
 
-    def served(self, server: Sdk | None = None) -> str:
+    def served(self, server: Sdk | None = None, *options: str) -> str:
         """Start an HTTP server and return its URL."""
-        command = [(server or sdk(2)).program, "mcp", "--http", "--port", "0"]
+        command = [(server or sdk(2)).program, "mcp", "--http", "--port", "0", *options]
         started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=self.environment, cwd="/")
         self._servers.append(started)
         for line in started.stderr or ():

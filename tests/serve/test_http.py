@@ -68,7 +68,13 @@ def test_only_a_request_with_a_token_from_this_machine_is_answered(memory: Memor
     ]:
         assert (answer.status_code, token in answer.text) == (status, False), answer.text
     assert post(url).headers["www-authenticate"] == "Bearer"
-    assert post(url, token, Origin="http://localhost:3000").status_code == 200
+    for named in ({"Origin": "http://localhost:3000"}, {"Origin": "http://localhost"}, {"Host": "localhost"}):
+        assert post(url, token, **named).status_code == 200
+
+
+def test_a_server_on_another_loopback_address_answers_requests_to_it(memory: Memory) -> None:
+    url = memory.served(None, "--host", "127.0.0.2")
+    assert post(url, memory.token("garden")).status_code == 200
 
 
 def test_a_revoked_token_and_an_expired_one_open_nothing_from_then_on(memory: Memory, url: str) -> None:
