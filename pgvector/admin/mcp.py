@@ -81,13 +81,15 @@ def _own(runtime: Runtime, home: Path) -> str:
 
 
 def _log_to_stderr() -> None:
-    """Log warnings of this package to stderr. Those of the SDK may quote what clients send."""
+    """Log warnings of this package to stderr, and nothing of the SDK, which may quote what clients send."""
     log = logging.getLogger("hermes.pgvector")
     if log.level == logging.NOTSET:
         log.addHandler(logging.StreamHandler(sys.stderr))
         log.setLevel(logging.WARNING)
         log.propagate = False
-        logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    # Version 1 of the SDK logs by the root logger, too. A filter of a logger leaves records of other loggers alone.
+    logging.getLogger().addFilter(lambda _: False)
 
 
 def add_token(home: Path, console: Console, args: argparse.Namespace) -> int:

@@ -92,6 +92,23 @@ def test_stdout_holds_the_protocol_alone_whatever_comes_in(away: Memory, major: 
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_nothing_that_a_client_sends_is_logged(away: Memory, debug: str) -> None:
+    # Version 1 of the SDK describes what it cannot validate.
+    raw = Raw(away, "--theme", "garden", major=1, HERMES_PGVECTOR_DEBUG=debug)
+    secret = "the safe opens with 7731"
+    for message in (
+        {"id": 7, "method": "tools/call", "params": {"name": "remember", "arguments": json.dumps({"content": secret})}},
+        {"id": 8, "method": "tools/call", "params": {"name": "remember", "arguments": [secret]}},
+        {"method": "notifications/progress", "params": {"content": secret}},
+        {"id": secret, "result": {"content": secret}},
+    ):
+        raw.send(json.dumps({"jsonrpc": "2.0", **message}))
+    assert raw.request("ping")["result"] == {}
+    code, _, err = raw.end()
+    assert (code, b"7731" in err) == (0, False)
+
+
 @pytest.mark.parametrize(
     "message",
     [
