@@ -71,6 +71,9 @@ class Tokens:
             there = self.all()
             if len(there) >= TOKENS_MAX:
                 raise BadArgument(f"there are {len(there)} tokens, and no more are kept; revoke one first")
+            # Rules of `keep` know a client by it, in any case.
+            if name and any(name.casefold() in (other.name.casefold(), other.id) for other in there):
+                raise BadArgument(f"there is a token {name!r}; give another name, or revoke that one first")
             self._write([*there, token])
         return token, secret
 

@@ -67,9 +67,22 @@ def test_tokens_are_bounded(kept: Tokens, monkeypatch: pytest.MonkeyPatch) -> No
         kept.add(["garden"], "", "")
 
 
-def test_the_name_of_two_tokens_revokes_neither(kept: Tokens) -> None:
+def test_a_name_is_taken_once(kept: Tokens) -> None:
+    token, _ = kept.add(["garden"], "Laptop", "2026-01-01T00:00:00+00:00")
+    for name in ("Laptop", "laptop", token.id):
+        with pytest.raises(BadArgument, match=f"there is a token '{name}'; give another name, or revoke that one"):
+            kept.add(["cellar"], name, "")
+    kept.add(["garden"], "", "")
+    kept.add(["garden"], "", "")
+    kept.revoke("Laptop")
+    assert kept.add(["garden"], "laptop", "")[0].name == "laptop"
+
+
+def test_the_name_of_two_tokens_revokes_neither(kept: Tokens, tmp_path: Path) -> None:
     kept.add(["garden"], "laptop", "")
-    kept.add(["garden"], "laptop", "")
+    kept.add(["garden"], "second", "")
+    # Earlier releases took a name twice.
+    file(tmp_path).write_text(file(tmp_path).read_text().replace("second", "laptop"))
     with pytest.raises(BadArgument, match="2 tokens have the name 'laptop'"):
         kept.revoke("laptop")
     with pytest.raises(BadArgument, match="there is no token 'phone'"):
