@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import cache
@@ -23,9 +24,10 @@ from ..runtime import Runtime, acquire, release
 from ..serve.access import Access, themes_of
 from ..serve.tokens import Token, Tokens
 from ..session.themes import Identity
-from ..settings import load
+from ..settings import Settings, load
 from ..text.keep import Source
 from ..text.sanitize import safe_line
+from ..text.theme_names import is_pattern
 from ..text.times import NEVER, expiry
 from .console import Cell, Console, local_time, rows_table
 
@@ -54,7 +56,7 @@ def _serve_stdio(runtime: Runtime, home: Path, _: Console, args: argparse.Namesp
     from ..serve import handlers, stdio
 
     names = args.theme or list(filter(None, [os.environ.get(THEME)]))
-    themes = themes_of(names, runtime.settings) if names else ()
+    themes = _themes(names, runtime.settings) if names else ()
     session_id = f"mcp-{uuid.uuid4().hex}"
 
     @cache
@@ -72,6 +74,13 @@ def _serve_http(runtime: Runtime, home: Path, console: Console, args: argparse.N
     if not tokens.all():
         console.say("no client has a token yet; add one: hermes-pgvector mcp token add --theme T")
     http.serve(handlers.Handlers(runtime, http.access), tokens, runtime.settings, opened)
+
+
+def _themes(names: Sequence[str], settings: Settings) -> tuple[str, ...]:
+    """The stored names of themes that are given one by one. Raises BadArgument."""
+    for name in filter(is_pattern, names):
+        raise BadArgument(f"theme {name[:60]!r} is a pattern; name each theme")
+    return themes_of(names, settings)
 
 
 def _own(runtime: Runtime, home: Path) -> str:
@@ -94,7 +103,7 @@ def _log_to_stderr() -> None:
 
 def add_token(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Make a token and print its secret. Returns 0. Raises BadArgument, SettingsError and Unavailable."""
-    themes = themes_of(args.theme, load(home))
+    themes = _themes(args.theme, load(home))
     expires = expiry(args.expires, now(), "--expires", zone=None)
     token, secret = Tokens(Home(home).state).add(themes, safe_line(args.name, NAME_CHARS_MAX), expires)
     console.data({**_document(token), "secret": secret})

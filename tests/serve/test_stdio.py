@@ -275,6 +275,7 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path, monkey
     ("options", "reason"),
     [
         (["--theme", "dm-telegram-0123456789abcdef"], "belongs to one person or room"),
+        (["--theme", "garden-*"], "is a pattern; name each theme"),
         (["--http", "--theme", "garden"], "the token of a client says its themes"),
         (["--http", "--host", "0.0.0.0"], "others can reach without encryption"),
         (["--http", "--host", "db.example"], "give localhost or an address"),
