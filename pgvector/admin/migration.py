@@ -11,7 +11,7 @@ from ..store import clients
 from ..store.connection.dsn import describe
 from ..store.embedded.cluster import AGENT
 from ..store.schema import distribution, migrations, rights, row_security, verification
-from ..store.schema.preflight import Connection, admin_connection
+from ..store.schema.preflight import Connection, admin_connection, set_timeouts
 from .console import Console, counted
 from .database import administrators_dsn, apply_missing
 
@@ -33,6 +33,7 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
             "settings; run migrate --runtime-role again when they have ended"
         )
     with admin_connection(target) as connection:
+        set_timeouts(connection)
         if args.reader_role:
             rights.grant_reader(connection, args.reader_role)
             console.say(f"role {args.reader_role} may read the memory")

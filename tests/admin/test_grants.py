@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import not_on_citus
@@ -13,6 +15,8 @@ from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.store.schema import preflight
 
 pytestmark = not_on_citus.row_security
 
@@ -73,6 +77,29 @@ def test_row_security_is_turned_on_with_grants_that_need_nothing_more(
     outcome = run("migrate", "--no-row-security", "--json")
     assert (outcome.code, outcome.document["row_security"]) == (0, False)
     assert granted(run)[0] == ("dm-*", False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "table"), [("--row-security", "facts"), ("--no-row-security", "facts"),
+                          ("--reader-role", "hermes_pgvector_settings")]
+)  # fmt: skip
+def test_a_table_that_is_read_for_long_does_not_keep_agents_waiting(
+    run: Callable[..., Outcome], database: str, role: str, monkeypatch: pytest.MonkeyPatch, wanted: str, table: str
+) -> None:
+    assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+    monkeypatch.setattr(preflight, "LOCK_TIMEOUT_S", 1)
+    named = (role,) if wanted == "--reader-role" else ()
+    # A dump reads all tables in one transaction.
+    with psycopg.connect(database) as dump, ThreadPoolExecutor() as pool:
+        dump.execute(f"select from {table}".encode())
+        outcome = pool.submit(run, "migrate", wanted, *named)
+        deadline = time.monotonic() + 20
+        while not outcome.done() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        dump.rollback()
+    assert outcome.result().code == 1
+    assert "lock timeout; run the command again" in outcome.result().err
+    assert check(run)[0] == "ok"
 
 
 def test_grants_are_listed_added_and_removed(run: Callable[..., Outcome], role: str) -> None:
