@@ -26,7 +26,7 @@ from hermes_memory_pgvector.store.connection.distributed import ON_CLUSTER, REFU
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.queries import TAGGED
 from hermes_memory_pgvector.store.schema import rights
-from hermes_memory_pgvector.store.schema.distribution import DISTRIBUTED, distribute
+from hermes_memory_pgvector.store.schema.distribution import DISTRIBUTED, EVERYWHERE, distribute
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 
 pytestmark = not_on_citus.two_servers
@@ -251,6 +251,27 @@ def test_a_memory_is_distributed_with_its_rows_and_upgraded_afterwards(coordinat
             assert connection.execute("select count(*) from memory_entry_pieces").fetchone() == (50 - deleted.rowcount,)
             connection.execute("select forget_memory_trial('theme-1', 'entry 1')")
             assert connection.execute("select count(*) from memory_history").fetchone() == (deleted.rowcount - 1,)
+
+
+def test_a_distribution_that_was_interrupted_leaves_rows_on_their_nodes_only(coordinator: str) -> None:
+    def interrupt(line: str) -> None:
+        if EVERYWHERE in line:
+            raise KeyboardInterrupt
+
+    with citus.database(coordinator) as dsn:
+        migrate(dsn, dimensions=384)
+        with psycopg.connect(dsn) as connection:
+            connection.execute("insert into conversations (agent_identity, role, content) values ('ops', 'user', 'a')")
+        with pytest.raises(KeyboardInterrupt):
+            distribute(dsn, interrupt)
+        assert distribute(dsn, lambda _line: None) == [EVERYWHERE]
+        with psycopg.connect(dsn) as connection:
+            on_coordinator = connection.execute(
+                "select name from unnest(%s::text[]) as name where pg_relation_size(name::regclass) > 0",
+                [[*DISTRIBUTED, EVERYWHERE]],
+            ).fetchall()
+            assert connection.execute("select content from conversations").fetchall() == [("a",)]
+        assert on_coordinator == []
 
 
 def test_the_role_of_agents_needs_no_more_rights_on_a_cluster(distributed: str, tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ def distribute(dsn: str, progress: Callable[[str], object]) -> list[str]:
                 connection.execute(
                     _COPY if name == EVERYWHERE else _DISTRIBUTE, {"name": name, "beside": DISTRIBUTED[0]}
                 )
-        for name in made:
-            # The rows are copied; their first place keeps them, invisible.
-            connection.execute("SELECT truncate_local_data_after_distributing_table(%s::regclass)", [name])
+        for name in (*DISTRIBUTED, EVERYWHERE):
+            # The rows are copied; their first place keeps them, invisible, also what an interrupted run has copied.
+            connection.execute(_TRUNCATE_FIRST_PLACE, [name])
         # One by one, because Citus passes each on as it was sent.
         for statement in re.split(r"\n\n(?=--)", SETUP.read_text(encoding="utf-8")):
             connection.execute(statement.encode())
@@ -105,6 +105,9 @@ _TRIGGERS: LiteralString = """
     SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal"""
 _IS_KNOWN: LiteralString = "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass(%s)"
 _COPY: LiteralString = "SELECT create_reference_table(%(name)s::text)"
+_TRUNCATE_FIRST_PLACE: LiteralString = """
+    SELECT truncate_local_data_after_distributing_table(name)
+    FROM to_regclass(%s) AS name WHERE pg_relation_size(name) > 0"""
 _DISTRIBUTE: LiteralString = """
     SELECT create_distributed_table(%(name)s::text, 'agent_identity', colocate_with =>
                                     CASE WHEN %(name)s::text = %(beside)s THEN 'default' ELSE %(beside)s::text END)"""
