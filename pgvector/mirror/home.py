@@ -95,12 +95,21 @@ class Home:
 
         Empty when there is no file, None when it is unreadable.
         """
-        lines, form = self.lines(target), self.stored_form()
+        return self.entries_of(self._path_of(target))
+
+    def entries_of(self, path: str) -> tuple[str, ...] | None:
+        """As `entries`, of a copy of such a file."""
+        lines, form = self._lines_of(path), self.stored_form()
         return None if lines is None else tuple(dict.fromkeys(map(form, lines)))
 
     def lines(self, target: Target) -> tuple[str, ...] | None:
         """As `entries`, with the entries as hooks get them: scrubbed by the host, secrets not masked."""
-        path = f"{self.path}/memories/{FILES[target]}"
+        return self._lines_of(self._path_of(target))
+
+    def _path_of(self, target: Target) -> str:
+        return f"{self.path}/memories/{FILES[target]}"
+
+    def _lines_of(self, path: str) -> tuple[str, ...] | None:
         try:
             content = read(path, FILE_BYTES_MAX)
             return None if content is None else tuple(map(scrubber(), parse(content.decode())))
@@ -108,8 +117,8 @@ class Home:
             # A link to nothing may be one to a disk that is not there now.
             if isinstance(error, FileNotFoundError) and not os.path.islink(path):
                 return ()
-            reason = type(error).__name__
-            log.warning("%s cannot be read (%s); nothing is removed because of it", FILES[target], reason)
+            name, reason = os.path.basename(path), type(error).__name__
+            log.warning("%s cannot be read (%s); nothing is removed because of it", name, reason)
             return None
 
     def file_of(self, entry: Entry) -> str:

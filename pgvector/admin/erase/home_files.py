@@ -56,6 +56,7 @@ class HomeFiles:
                     f"{FILES[target]} of this home", f"{lines}, and the snapshot of it",
                     f"delete the lines in {self._home.file(target)}, then run this command again", attention=True,
                 )  # fmt: skip
+        yield from self._copies_before_reliefs()
         yield from self._spools()
         copies = sorted(path for path in (self._home.state / "backups").glob("*") if path.is_file())
         if copies:
@@ -65,6 +66,17 @@ class HomeFiles:
             yield Holder(
                 "state.db of the host", "the transcripts of its sessions", "delete the sessions there: hermes sessions"
             )
+
+    def _copies_before_reliefs(self) -> Iterator[Holder]:
+        """Name the copies of MEMORY.md and USER.md, and those of them that hold erased entries or cannot be read."""
+        folder = self._home.state / "relief"
+        copies = sorted(path for path in folder.glob("*") if path.is_file())
+        found = {path: self._home.entries_of(str(path)) for path in copies}
+        held = [path.name for path, entries in found.items() if entries is None or self._erased(entries)]
+        if copies:
+            what = f"{counted(len(held) or len(copies), 'copy', 'copies')} of the memory files in {folder}"
+            clear = f"delete them: cd {folder} && rm {' '.join(held)}" if held else f"delete them: rm -r {folder}"
+            yield Holder("backups of relieve in this home", what, clear, attention=bool(held))
 
     def _spools(self) -> Iterator[Holder]:
         """Delete what is stored already in the spools, and name those with events that wait."""

@@ -24,7 +24,9 @@ from servers import Server
 from spools import die
 from waiting import wait_for
 
+from hermes_memory_pgvector.mirror.entries import DELIMITER
 from hermes_memory_pgvector.mirror.home import Home
+from hermes_memory_pgvector.mirror.memory_file import MemoryFile
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.codec import encode
 from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
@@ -586,6 +588,34 @@ def test_a_waiting_write_without_a_session_stays_when_a_text_is_erased_that_it_h
     done = run_fast("--text", "row number 1", "--yes", "--json")
     assert done.document["removed"] == {"waiting_writes": 1}
     assert [write.preview for write in writes.all()] == ["It says something else"]
+
+
+def test_a_copy_of_a_memory_file_from_before_a_relief_is_named_until_it_is_deleted(
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    text, other = "The gate has the code 4711", "The boat is green"
+    file, folder = tmp_path / "one" / "memories" / "MEMORY.md", tmp_path / "one" / "pgvector" / "relief"
+    file.parent.mkdir(parents=True)
+    copies = []
+    for entries in ((text, other), (other,)):
+        file.write_text(DELIMITER.join(entries))
+        copies.append(MemoryFile(file, 1 << 20).back_up(folder, 20))
+    (number, _) = learn(database, "ops", text, other)
+
+    def named(*arguments: str) -> tuple[int, list[tuple[str, bool]]]:
+        done = run_fast(*arguments, "--yes", "--json", "--vacuum")
+        held = [holder for holder in done.document["holds"] if holder["where"] == "backups of relieve in this home"]
+        assert text not in done.shown
+        return done.code, [(holder["clear"], holder["attention"]) for holder in held]
+
+    for arguments in ((str(number),), ("--text", "the CODE 4711")):
+        assert named(*arguments) == (3, [(f"delete them: cd {folder} && rm {copies[0].name}", True)])
+    copies[0].unlink()
+    assert named("--text", "the code 4711") == (0, [(f"delete them: rm -r {folder}", False)])
+    assert named("--theme", "ops") == (3, [(f"delete them: cd {folder} && rm {copies[1].name}", True)])
+    copies[1].unlink()
+    file.write_text("")
+    assert named("--text", "the code 4711") == (0, [])
 
 
 def test_the_role_of_agents_erases_only_with_the_dsn_of_the_administrator(
