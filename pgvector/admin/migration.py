@@ -40,6 +40,8 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
         if args.row_security is not None:
             _secure(connection, console, role, args.reader_role, on=args.row_security)
         state = verification.verify(connection)
+        if state.row_security:
+            _name_blind(connection, console, role, args.reader_role)
     distributed = args.citus or state.distributed
     # After each migration, because a new table may be one to distribute.
     made = distribution.distribute(target, console.say) if distributed else []
@@ -68,6 +70,12 @@ def _secure(connection: Connection, console: Console, role: str | None, reader: 
         row_security.turn_off(connection)
         console.say("row security is off: all logins see all themes; their grants stay")
         return
+    for login in filter(None, (role, reader)):
+        if row_security.is_group(connection, login):
+            raise SettingsError(
+                f"role {login} cannot log in, and grants hold for logins, not for the members of a group: give each "
+                "member what it needs with hermes-pgvector grants add, and run migrate --row-security without the group"
+            )
     row_security.turn_on(connection)
     for login, patterns in ((role, row_security.OF_AGENTS), (reader, row_security.OF_READERS)):
         if login and (made := row_security.grant_defaults(connection, login, patterns)):
@@ -75,6 +83,16 @@ def _secure(connection: Connection, console: Console, role: str | None, reader: 
                 f"role {login} has {counted(made, 'new grant')}; to see and change them: hermes-pgvector grants"
             )
     console.say("row security is on: each login sees the themes that its grants hold")
+
+
+def _name_blind(connection: Connection, console: Console, *logins: str | None) -> None:
+    """Say which of the logins see nothing, because they have no grants."""
+    for login in filter(None, logins):
+        if row_security.sees_nothing(connection, login):
+            console.say(
+                f"row security is on and role {login} has no grants, so it sees and stores nothing: "
+                f"hermes-pgvector grants add {login} '*'"
+            )
 
 
 def _older(dsn: str, console: Console, *, force: bool) -> list[clients.OldConnection]:

@@ -117,6 +117,33 @@ def test_grants_are_listed_added_and_removed(run: Callable[..., Outcome], role: 
     assert "list the grants" in run("grants").shown
 
 
+def test_a_group_has_no_grants_because_its_members_would_not_have_them(
+    run: Callable[..., Outcome], database: str, role: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))
+    for named in ("--runtime-role", "--reader-role"):
+        outcome = run("migrate", named, role, "--row-security")
+        assert outcome.code == 1
+        assert f"role {role} cannot log in" in outcome.err
+    outcome = run("migrate", "--runtime-role", role, "--json")
+    assert (outcome.code, outcome.document["row_security"]) == (0, False)
+    outcome = run("grants", "add", role, "billing")
+    assert outcome.code == 2
+    assert f"role '{role}' cannot log in" in outcome.err
+    assert granted(run) == []
+
+
+def test_migrate_says_of_a_new_login_that_it_sees_nothing(run: Callable[..., Outcome], role: str) -> None:
+    assert "no grants" not in run("migrate", "--runtime-role", role).err
+    assert run("migrate", "--row-security").code == 0
+    outcome = run("migrate", "--runtime-role", role)
+    assert outcome.code == 0
+    assert f"role {role} has no grants, so it sees and stores nothing" in outcome.err
+    assert run("grants", "add", role, "*").code == 0
+    assert "no grants" not in run("migrate", "--runtime-role", role).err
+
+
 def test_doctor_names_each_flaw_with_its_remedy(run: Callable[..., Outcome], database: str, role: str) -> None:
     assert run("migrate", "--runtime-role", role, "--row-security").code == 0
     with psycopg.connect(database, autocommit=True) as connection:

@@ -47,6 +47,16 @@ def grant_defaults(connection: Connection, login: str, patterns: Sequence[str]) 
     return made
 
 
+def is_group(connection: Connection, role: str) -> bool:
+    """Whether a role cannot log in. A grant to it has no effect."""
+    return bool(fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s AND NOT rolcanlogin", [role]))
+
+
+def sees_nothing(connection: Connection, login: str) -> bool:
+    """Whether a role that can log in has no grant, and needs one."""
+    return bool(fetch(connection, _BLIND, [login]))
+
+
 def flaws(connection: Connection) -> list[str]:
     """Why row security does not hold against the connected role; empty when it does. For an autocommit connection."""
     found: list[str] = fetch(connection, _FLAWS)[0]
@@ -75,6 +85,11 @@ _PERSONS: LiteralString = """
                     AND t.theme ^@ left(pattern, -1))
       ON CONFLICT DO NOTHING $$, name, array_to_string(columns, ', '))
     FROM memory_themed_tables()"""
+_BLIND: LiteralString = """
+    SELECT 1 FROM pg_roles r, pg_class c
+    WHERE r.rolname = %s AND r.rolcanlogin AND NOT r.rolbypassrls
+      AND c.oid = 'conversations'::regclass AND NOT pg_has_role(r.oid, c.relowner, 'USAGE')
+      AND NOT EXISTS (SELECT FROM memory_theme_grants WHERE login = r.rolname)"""
 _FLAWS: LiteralString = """
     SELECT array(
         SELECT format('role %s %s', current_user, what)

@@ -1,1 +1,1 @@
-select from pg_roles where rolname = %(login)s
+select rolcanlogin as may_log_in from pg_roles where rolname = %(login)s
