@@ -22,8 +22,8 @@ TABLES = {
     "facts": ("content", "id", "(agent_identity, id, kind, target, content, event_id) "
               "values ({}, {n}, 'V', {text}, 'c', '00000000-0000-0000-0000-00000000000{n}')"),
     "memory_history": ("content", "id", "(agent_identity, id, entry_id, target, content, created_at, updated_at, how,"
-                       " gone_at) values ({}, {n}, {n}, 'memory', {text}, '2026-01-01', '2026-01-01', 'removed',"
-                       " '2026-01-02')"),
+                       " gone_at, noted_at) values ({}, {n}, {n}, 'memory', {text}, '2026-01-01', '2026-01-01',"
+                       " 'removed', '2026-01-02', '2026-01-02')"),
     "memory_entry_pieces": PIECES,
     "conversation_pieces": PIECES,
     "fact_pieces": PIECES,

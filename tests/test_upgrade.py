@@ -103,7 +103,7 @@ def test_a_database_of_2_0_0_is_used_as_it_is(
             "select version, name, checksum from hermes_pgvector_migrations order by 1"
         ).fetchall()
     assert theirs == ours
-    assert LATEST == 17
+    assert LATEST == 18
     settings = Settings(dsn=dsn, embed_url=endpoint.url, embed_model="test", batch_linger_s=0)
     assert migrate(dsn, dimensions=8) == [file.name for file in migration_files()[8:]]
     runtime = Runtime(settings, tmp_path / "home")

@@ -221,6 +221,7 @@ def test_entries_of_times_that_python_does_not_have_are_listed_and_changed(memor
 
 def test_old_history_is_pruned(memory: Memory) -> None:
     memory.apply(add("a"), add("b"), remove("a"), remove("b"))
+    memory.psql("update memory_history set noted_at = now() - interval '29 days'")
     memory.psql("update memory_history set gone_at = now() - interval '29 days' where content = 'a'")
     memory.psql("update memory_history set gone_at = now() - interval '31 days' where content = 'b'")
     with memory.database.connection(5) as connection:
@@ -230,12 +231,14 @@ def test_old_history_is_pruned(memory: Memory) -> None:
 
 def test_only_the_process_with_the_lease_prunes_it(memory: Memory) -> None:
     memory.apply(add("a"), remove("a"))
+    memory.psql("update memory_history set noted_at = now() - interval '25 hours'")
     settings = Settings(dsn=memory.dsn, history_days=1)  # type: ignore[arg-type]
     first, second = (Maintenance(memory.database, settings) for _ in range(2))
     first._prune_at = second._prune_at = 0.0
     first.step()
     assert memory.past() == []
     memory.apply(add("b"), remove("b"))
+    memory.psql("update memory_history set noted_at = now() - interval '25 hours'")
     second.step()
     assert memory.past() == [("removed", "b")], "another process does it for an hour"
 
@@ -300,6 +303,8 @@ def test_a_role_that_could_write_before_the_upgrade_can_write_after_it(
     memory.apply(add("a"), swap("a", "b"), remove("b", 20, session_id="s"))
     assert memory.past("content, how, session_id") == [("a", "replaced", ""), ("b", "removed", "s")]
     assert memory.undo().code == 0
+    with psycopg.connect(dsn) as owner:
+        owner.execute("UPDATE memory_history SET noted_at = now() - interval '25 hours'")
     with memory.database.connection(5) as connection:
         assert upkeep.prune_history(connection, 1) == 2
     memory.database.close()

@@ -81,6 +81,8 @@ def test_agents_do_all_their_work_with_the_history_by_these_rights(agent: str, d
         with connection.transaction():
             assert moves.move(connection, "ops", person, mark="ops") == 2
         assert past(database) == [(person, "a", "replaced"), (person, "b", "removed")]
+        assert upkeep.prune_history(connection, 1) == 0
+        execute(database, "update memory_history set noted_at = now() - interval '25 hours'")
         assert upkeep.prune_history(connection, 1) == 1
     assert past(database) == [(person, "b", "removed")]
     shared = Database(Settings(dsn=agent), tmp_path)  # type: ignore[arg-type]
@@ -189,18 +191,21 @@ def test_a_table_of_the_session_does_not_stand_in_for_ours(agent: str, database:
 
 
 @not_on_citus.two_roles
-def test_what_the_owner_wants_kept_stays_whatever_time_an_agent_gives_it(agent: str, database: str) -> None:
-    remove = (
+@pytest.mark.parametrize("days", [1, 30])
+def test_a_row_of_the_history_stays_whatever_time_an_agent_gives_it(agent: str, database: str, days: int) -> None:
+    """A day, or for how long the owner wants it kept."""
+    if days > 1:
+        execute(database, f"insert into hermes_pgvector_settings values ('history_days_min', '{days}')")
+    execute(
+        agent,
         "insert into memory_entries (agent_identity, id, target, content) values ('ops', 1, 'memory', 'kept')",
         "delete from memory_entries",
         "select complete_memory_history('ops', 1, 'removed', '', '2020-01-01', null)",
     )
-    execute(agent, *remove)
-    assert len(execute(agent, "select prune_memory_history(365)")) == 1
-    execute(database, "insert into hermes_pgvector_settings values ('history_days_min', '30')")
-    execute(agent, *remove)
-    assert execute(agent, "select prune_memory_history(1)") == []
-    execute(database, "update memory_history set noted_at = now() - interval '31 days'")
+    for hours in (0, 24 * days - 1):
+        execute(database, f"update memory_history set noted_at = now() - interval '{hours} hours'")
+        assert execute(agent, "select prune_memory_history(1)") == []
+    execute(database, f"update memory_history set noted_at = now() - interval '{24 * days + 1} hours'")
     assert len(execute(agent, "select prune_memory_history(1)")) == 1
 
 

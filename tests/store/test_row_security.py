@@ -244,6 +244,7 @@ def test_functions_with_the_rights_of_the_owner_keep_to_the_grants(secured: Secu
         "select forget_memory_trial('other', 'was other')",
     )
     assert execute(secured.owner, "select * from memory_history order by agent_identity") == before
+    execute(secured.owner, "update memory_history set noted_at = now() - interval '25 hours'")
     assert len(execute(agent, "select prune_memory_history(1)")) == 1
     assert seen(secured.owner, "memory_history") == ["other"]
 

@@ -11,7 +11,7 @@ from ...errors import ClientTooOld, SchemaNotApplied
 from ...hosts.installation import pip_install
 from .preflight import Connection, fetch, migrate_command
 
-LATEST = 17
+LATEST = 18
 """The version of the newest migration. A bare copy of the package lacks the files, so it is not counted."""
 
 APPLICATION = f"hermes-pgvector/{LATEST}"
