@@ -206,6 +206,62 @@ _SHAPES = (
         ),
         loose=True,
     ),
+    # A bot of Discord: its id in base64, whose digits have few forms, the time, and a signature.
+    Shape("token", (".",), r"(?:[MNO][DTjz][AEIMQUYcgk][0-5w-z]){5,6}[\w-]{0,4}\.[\w-]{6,7}\.[\w-]{27,50}(?![\w-])"),
+    # Square and Facebook. Many more texts in base64 begin so.
+    Shape(
+        "token",
+        ("eaa",),
+        r"(?<![\w+/-])EAA(?!\w{0,20}AAAA)(?=\w*\d)(?=\w*[a-z])(?:A[\w-]{60}|[A-Za-z0-9]{97,500})(?![\w+/=-])",
+    ),
+    # An application of Azure.
+    Shape("secret", ("q~",), r"(?<![\w.~-])[\w.~]{3}\dQ~[\w.~-]{31,34}(?![\w~-])"),
+    Shape(
+        "cookie",
+        ("cookie",),
+        (
+            r"(?i:cookie['\"]?[ \t]?[:= ][ \t]?['\"]?|;[ \t]?)[\w.-]{1,80}="
+            r"(?P<secret>(?=[\w+/.~%:-]*\d)(?=[\w+/.~%:-]*[A-Za-z])[\w+/.~%:-]{16,4000}+={0,2})"
+        ),
+        loose=True,
+    ),
+    Shape(
+        "secret",
+        ("key=", "code=", "signature=", "session="),
+        (
+            r"(?i:[?&](?:key|code|session|(?:x-(?:amz|goog)-)?signature)=)(?P<secret>(?=[\w+/.~%-]*\d)"
+            r"(?:(?=[\w+/.~%-]*[a-z])(?=[\w+/.~%-]*[A-Z])[\w+/.~%-]{16,4000}+={0,2}|[0-9a-f]{24,600}+(?![\w/.])))"
+        ),
+        loose=True,
+    ),
+    # A line of .pgpass.
+    Shape(
+        "password",
+        (":543", ":6432:", ":*:"),
+        (
+            r"(?<![^\s'\"`])[^\s:'\"`]{1,200}:(?:543\d|6432|\*):[^\s:]{1,100}:[^\s:]{1,100}:"
+            r"(?P<secret>[^\s:'\"`]{4,200})(?![^\s'\"`])"
+        ),
+        loose=True,
+    ),
+    Shape(
+        "private key",
+        ("private-lines",),
+        (
+            r"Private-Lines: \d{1,4}(?:\\r|\\n|\s){1,4}"
+            r"(?P<secret>(?:[A-Za-z0-9+/]{1,100}={0,2}(?:\\r|\\n|\s){1,4}){0,400}[A-Za-z0-9+/]{16,100}={0,2})"
+        ),
+    ),
+    # A password with a slash in it. What is before one in other addresses is a port.
+    Shape(
+        "password",
+        ("://",),
+        (
+            r"://[^\s/:@'\"<>]{0,100}:(?!(?:\d{1,5}|(?i:port))[/?#]|\[masked)"
+            r"(?P<secret>[^\s/'\"<>]{0,100}/[^\s'\"<>]{1,100})(?=@[A-Za-z0-9][\w.-]{0,252}(?:[:/?#\s'\"]|$))"
+        ),
+        loose=True,
+    ),
 )
 
 

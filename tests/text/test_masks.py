@@ -48,6 +48,9 @@ SECRETS = {
     "1password": "ops_eyJ" + some(WORD, 250), "age post-quantum": "AGE-SECRET-KEY-PQ-1" + some(UPPER, 58),
     "discord hook": "discord.com/api/webhooks/" + some(string.digits, 19) + "/" + some(WORD, 68),
     "jwe": "eyJ" + some(WORD, 30) + ".." + some(WORD, 16) + "." + some(WORD, 60) + "." + some(WORD, 22),
+    "discord": "MTI2NDExNTQzMzkwNjE1ODUzMg." + some(WORD, 6) + "." + some(WORD + "_-", 38),
+    "square": "EAAA" + some(WORD + "_-", 60), "facebook": "EAAC" + some(WORD, 180),
+    "azure application": "aB18Q~" + some(WORD + "_.~", 34),
     "jwt": "eyJ" + some(WORD, 30) + ".eyJ" + some(WORD, 60) + "." + some(WORD, 43), "xai": "xai-" + some(WORD, 80),
 }  # fmt: skip
 PASSWORD = some(WORD, 9) + "!x"
@@ -99,10 +102,21 @@ def test_a_secret_of_a_provider_is_masked_and_what_is_around_it_stays(name: str)
         "sshpass -p '{}' ssh bob@host",
         "docker login -u bob -p {} registry.internal",
         "https://bob@corp.com:{}@git.internal/x.git",
+        "postgresql://app:{}/s@db.internal/billing",
+        "postgresql://app:{}@/s@db-1:5432/billing?sslmode=require",
+        "db.internal:5432:billing:app:{}",
+        "echo '*:*:*:postgres:{}' >> ~/.pgpass",
+        "https://maps.internal/api?key={}a1B2c3D4&page=2",
+        "https://bucket.internal/report.csv?X-Amz-Signature={}a1B2c3D4&x=1",
+        "Cookie: theme=dark; session={}abcdefgh; lang=de",
+        "Set-Cookie: session={}abcdefgh; Path=/; HttpOnly",
+        "curl -H 'Cookie: a=b; PHPSESSID={}abcdefgh' https://api.internal/v1",
+        '{{"Cookie": "session={}abcdefgh"}}',
     ],
 )
 def test_a_password_in_an_address_or_a_header_is_masked_and_the_rest_stays(text: str) -> None:
-    secret = PASSWORD.replace("!", "9") if "orization" in text or "x-api" in text else PASSWORD
+    plain = ("orization", "x-api", "ookie", "?")
+    secret = PASSWORD.replace("!", "9") if any(word in text for word in plain) else PASSWORD
     shown = masked(text.format(secret))
     assert secret[2:] not in shown
     assert "[masked: " in shown
@@ -147,11 +161,21 @@ def test_a_password_of_letters_in_an_address_is_masked_and_one_that_says_nothing
         "mysql -p -h node-17 billing", "docker run -p 8080:80 nginx", "--password-stdin reads it of node-17",
         "api_key: str = Field(max_length=64)", "the key: value-1 pairs", "token: 2f", "signature: sha256 with RSA-2048",
         "password: {{ vault_db_password1 }}", "secretName: db-credentials-2026", "git@github.com:org/repo-2.git",
+        "git+ssh://git@github.com:org/repo-2.git@v1.0", "http://db-1:8080/a@b", "http://host:PORT/v1@b",
+        "root:*:19000:0:99999:7:::", "wheel:*:0:root,op1", "Cookie: theme=dark2; lang=de",
+        "the cookie lasts=12 hours", "tar -xf a.tgz; SECONDS_MAX=12",
         "https://host.internal:8443/a@b", "primary_key: billing_id_2026", "pass: 12 of 14 tests, 2 skipped",
     ],
 )  # fmt: skip
 def test_what_only_speaks_of_a_secret_is_not_touched(text: str) -> None:
     assert masked(text) == text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n"])
+def test_a_private_key_of_putty_is_masked_whole(newline: str) -> None:
+    body = newline.join([*(some(WORD + "+/", 64) for _ in range(14)), some(WORD, 33) + "="])
+    head = newline.join(["PuTTY-User-Key-File-2: ssh-rsa", "Public-Lines: 1", "AAAAB3", "Private-Lines: 15", ""])
+    assert masked(f"{head}{body}{newline}Private-MAC: 0f") == f"{head}[masked: private key]{newline}Private-MAC: 0f"
 
 
 def test_a_private_key_is_masked_whole_and_also_when_its_end_is_missing() -> None:
@@ -233,6 +257,13 @@ def test_a_masked_text_stays_as_it_is(parts: list[str]) -> None:
         "A_1=",
         "SECRET_A1=",
         "key=A1",
+        "EAA1a",
+        "a1Q~",
+        "cookie a1=b;",
+        "?key=A1",
+        "a:5432:b:c:d1 ",
+        "Private-Lines: 1\nAAAA\n",
+        "://:a1/@",
         "1",
     ],
 )
