@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -26,112 +26,70 @@ HINTS = {
     "memory_write": _ADDS, "memory_tick": _ADDS, "memory_purge": _REMOVES, "memory_optimize": _REMOVES,
 }  # fmt: skip
 
+
+def _object(required: Sequence[str], properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
 _TEXT, _NUMBER, _TEXTS = {"type": "string"}, {"type": "integer"}, {"type": "array", "items": {"type": "string"}}
-_ENTRY = {
-    "type": "object",
-    "properties": {
-        "id": _NUMBER, "theme": _TEXT, "content": _TEXT, "time": _TEXT, "target": _TEXT, "source": _TEXT, "role": _TEXT,
-        "session_id": _TEXT, "tags": _TEXTS, "expires": _TEXT, "cut": {"type": "boolean"},
-        "score": {"type": "number"}, "said": _NUMBER,
-    },
-    "required": ["id", "theme", "content", "time"],
-}  # fmt: skip
-_FOUND: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "hits": {"type": "array", "items": _ENTRY}, "count": _NUMBER, "scope": _TEXT, "query": _TEXT,
-        "left_out": _NUMBER, "degraded": {**_TEXTS, "description": "Why the answer may be worse than usual"},
-    },
-    "required": ["hits", "count", "degraded"],
-}  # fmt: skip
-_WRITTEN: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "status": {**_TEXT, "description": "stored, accepted (it is stored soon), unchanged, or waits for approval"},
-        "theme": _TEXT, "id": _NUMBER, "time": _TEXT, "target": _TEXT, "replaces": _NUMBER, "tags": _TEXTS,
-        "expires": _TEXT, "note": _TEXT, "degraded": _TEXTS,
-    },
-    "required": ["status", "theme"],
-}  # fmt: skip
-_LISTED: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "theme": _TEXT, "counts": {"type": "object", "additionalProperties": _NUMBER},
-        "newest": {"type": ["string", "null"]}, "entries": {"type": "array", "items": _ENTRY}, "next": _NUMBER,
-    },
-    "required": ["theme", "counts", "entries"],
-}  # fmt: skip
-_FACT: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "id": _NUMBER, "fact": {**_TEXT, "description": "KIND[target]: text"}, "scope": _TEXT, "status": _TEXT,
-        "theme": _TEXT, "time": _TEXT, "score": {"type": "number"}, "similarity": {"type": ["number", "null"]},
-    },
-    "required": ["id", "fact", "status", "time"],
-}  # fmt: skip
+_ENTRY = _object(["id", "theme", "content", "time"], {
+    "id": _NUMBER, "theme": _TEXT, "content": _TEXT, "time": _TEXT, "target": _TEXT, "source": _TEXT, "role": _TEXT,
+    "session_id": _TEXT, "tags": _TEXTS, "expires": _TEXT, "cut": {"type": "boolean"},
+    "score": {"type": "number"}, "said": _NUMBER,
+})  # fmt: skip
+_FOUND = _object(["hits", "count", "degraded"], {
+    "hits": {"type": "array", "items": _ENTRY}, "count": _NUMBER, "scope": _TEXT, "query": _TEXT,
+    "left_out": _NUMBER, "degraded": {**_TEXTS, "description": "Why the answer may be worse than usual"},
+})  # fmt: skip
+_WRITTEN = _object(["status", "theme"], {
+    "status": {**_TEXT, "description": "stored, accepted (it is stored soon), unchanged, or waits for approval"},
+    "theme": _TEXT, "id": _NUMBER, "time": _TEXT, "target": _TEXT, "replaces": _NUMBER, "tags": _TEXTS,
+    "expires": _TEXT, "note": _TEXT, "degraded": _TEXTS,
+})  # fmt: skip
+_LISTED = _object(["theme", "counts", "entries"], {
+    "theme": _TEXT, "counts": {"type": "object", "additionalProperties": _NUMBER},
+    "newest": {"type": ["string", "null"]}, "entries": {"type": "array", "items": _ENTRY}, "next": _NUMBER,
+})  # fmt: skip
+_FACT = _object(["id", "fact", "status", "time"], {
+    "id": _NUMBER, "fact": {**_TEXT, "description": "KIND[target]: text"}, "scope": _TEXT, "status": _TEXT,
+    "theme": _TEXT, "time": _TEXT, "score": {"type": "number"}, "similarity": {"type": ["number", "null"]},
+})  # fmt: skip
 _FACTS = {"type": "array", "items": _FACT}
 _GAUGE: dict[str, Any] = {
     "gauge": {"type": "object", "properties": {"percent": _NUMBER, "chars": _NUMBER, "chars_max": _NUMBER}},
     "pressure": {**_TEXT, "description": "What makes room for facts, where the memory is that full"},
 }
-_FACT_WRITTEN: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "status": {**_TEXT, "description": "stored, unchanged, waits for approval, or accepted, pending"},
-        "theme": _TEXT, "id": _NUMBER, "fact": _TEXT, "scope": _TEXT, "superseded": _FACTS, "note": _TEXT, **_GAUGE,
-    },
-    "required": ["status", "theme"],
-}  # fmt: skip
-_FACTS_FOUND: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "facts": _FACTS, "count": _NUMBER, "left_out": _NUMBER, "query": _TEXT, "scope": _TEXT, "degraded": _TEXTS
-    },
-    "required": ["facts", "count", "degraded"],
-}  # fmt: skip
-_FACT_STATUS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "block": {**_TEXT, "description": "What to put into the context"}, "theme": _TEXT, "hot_facts": _NUMBER,
-        "open_scopes": _TEXTS, **_GAUGE,
-    },
-    "required": ["block", "gauge"],
-}  # fmt: skip
-_FACTS_EXPORTED: dict[str, Any] = {
-    "type": "object",
-    "properties": {"theme": _TEXT, "facts": {**_TEXT, "description": "One a line"}, "count": _NUMBER, "note": _TEXT},
-    "required": ["facts", "count"],
-}
-_REFLECTED: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "topic": _TEXT, "count": _NUMBER, "constraints": _FACTS, "decisions": _FACTS, "values": _FACTS,
-        "open_questions": _FACTS, "done": _FACTS, "obsolete": _FACTS, "superseded": _FACTS, "left_out": _NUMBER,
-        "degraded": _TEXTS,
-    },
-    "required": ["topic", "count", "degraded"],
-}  # fmt: skip
-_TICKED: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "turn": _NUMBER, "closing": {"type": "boolean", "description": "Whether the message says that work is done"},
-        "status": _TEXT, "closed": _TEXTS, "open_scopes": _TEXTS, "note": _TEXT, **_GAUGE,
-    },
-    "required": ["turn", "closing", "status"],
-}  # fmt: skip
-_PURGED: dict[str, Any] = {
-    "type": "object",
-    "properties": {"theme": _TEXT, "status": _TEXT, "purged": {"type": ["integer", "null"]}, "note": _TEXT, **_GAUGE},
-    "required": ["theme", "status"],
-}
-_OPTIMIZED: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "dry_run": {"type": "boolean", "description": "Whether nothing is changed"},
-        "files": {"type": "array", "items": {"type": "object", "description": "The plan for a file, or what was done"}},
-        "proposals": _TEXT, "status": _TEXT, "note": _TEXT,
-    },
-}  # fmt: skip
+_FACT_WRITTEN = _object(["status", "theme"], {
+    "status": {**_TEXT, "description": "stored, unchanged, waits for approval, or accepted, pending"},
+    "theme": _TEXT, "id": _NUMBER, "fact": _TEXT, "scope": _TEXT, "superseded": _FACTS, "note": _TEXT, **_GAUGE,
+})  # fmt: skip
+_FACTS_FOUND = _object(["facts", "count", "degraded"], {
+    "facts": _FACTS, "count": _NUMBER, "left_out": _NUMBER, "query": _TEXT, "scope": _TEXT, "degraded": _TEXTS
+})  # fmt: skip
+_FACT_STATUS = _object(["block", "gauge"], {
+    "block": {**_TEXT, "description": "What to put into the context"}, "theme": _TEXT, "hot_facts": _NUMBER,
+    "open_scopes": _TEXTS, **_GAUGE,
+})  # fmt: skip
+_FACTS_EXPORTED = _object(["facts", "count"], {
+    "theme": _TEXT, "facts": {**_TEXT, "description": "One a line"}, "count": _NUMBER, "note": _TEXT,
+})  # fmt: skip
+_REFLECTED = _object(["topic", "count", "degraded"], {
+    "topic": _TEXT, "count": _NUMBER, "constraints": _FACTS, "decisions": _FACTS, "values": _FACTS,
+    "open_questions": _FACTS, "done": _FACTS, "obsolete": _FACTS, "superseded": _FACTS, "left_out": _NUMBER,
+    "degraded": _TEXTS,
+})  # fmt: skip
+_TICKED = _object(["turn", "closing", "status"], {
+    "turn": _NUMBER, "closing": {"type": "boolean", "description": "Whether the message says that work is done"},
+    "status": _TEXT, "closed": _TEXTS, "open_scopes": _TEXTS, "note": _TEXT, **_GAUGE,
+})  # fmt: skip
+_PURGED = _object(["theme", "status"], {
+    "theme": _TEXT, "status": _TEXT, "purged": {"type": ["integer", "null"]}, "note": _TEXT, **_GAUGE,
+})  # fmt: skip
+_OPTIMIZED = _object([], {
+    "dry_run": {"type": "boolean", "description": "Whether nothing is changed"},
+    "files": {"type": "array", "items": {"type": "object", "description": "The plan for a file, or what was done"}},
+    "proposals": _TEXT, "status": _TEXT, "note": _TEXT,
+})  # fmt: skip
 _ANSWERS = {
     "recall_memory": _FOUND, "recall_conversation": _FOUND, "list_memories": _LISTED,
     "remember": _WRITTEN, "update": _WRITTEN, "forget": _WRITTEN,
