@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,26 @@ def test_a_list_fits_its_bound_and_the_next_page_continues_it(start: Callable[..
         assert page["entries"]
         seen += [entry["content"].split(" ")[1] for entry in page["entries"]]
     assert seen == [str(number) for number in reversed(range(12))]
+
+
+def test_a_list_keeps_its_time_limit_also_when_the_writer_is_slow(
+    start: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start(recall_budget_s=1)
+    connect, limits = runtime.database.connection, list[float]()
+
+    def flush(timeout_s: float, **_: Any) -> bool:
+        time.sleep(timeout_s)
+        return False
+
+    def connection(*given: Any, within_s: float, **more: Any) -> Any:
+        limits.append(within_s)
+        return connect(*given, within_s=within_s, **more)
+
+    monkeypatch.setattr(runtime.writer, "flush", flush)
+    monkeypatch.setattr(runtime.database, "connection", connection)
+    assert use(runtime, "list_memories")["entries"] == []
+    assert limits[0] <= 0.5
 
 
 def test_stored_text_is_quoted_data(runtime: Runtime) -> None:
