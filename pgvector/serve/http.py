@@ -171,7 +171,7 @@ async def _reject(send: Any, rejected: _Rejected) -> None:
 
 
 def serve(handlers: Handlers, tokens: Tokens, settings: Settings, opened: socket.socket) -> None:
-    """Answer clients until SIGTERM or SIGINT comes."""
+    """Answer clients until a signal of `listener.endings` comes."""
     anyio.run(_serve, handlers, tokens, settings, opened)
 
 

@@ -103,9 +103,15 @@ def _until_the_end(app: Any) -> Any:
     return answer
 
 
+def endings() -> list[signal.Signals]:
+    """The signals that end a server; SIGHUP, of a closed terminal, unless it is ignored, as under `nohup`."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
+
+
 async def end_by_signal(server: Any, *, task_status: TaskStatus[None]) -> None:
-    """End a server when SIGTERM or SIGINT comes; started when it listens for them."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    """End a server when one of `endings` comes; started when it listens for them."""
+    with anyio.open_signal_receiver(*endings()) as signals:
         task_status.started()
         async for _ in signals:
             server.should_exit = True

@@ -5,14 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 
-from . import sdk
+from . import listener, sdk
 from .handlers import Handlers
 
 LINE_BYTES_MAX = 8 << 20
@@ -21,7 +20,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def serve(handlers: Handlers) -> None:
-    """Answer the client until it closes stdin or goes away, or SIGTERM or SIGINT comes."""
+    """Answer the client until it closes stdin or goes away, or a signal of `listener.endings` comes."""
     # What else is written to stdout would break the protocol; child processes must not hold the client's pipes.
     reading, writing = _moved(0, os.open(os.devnull, os.O_RDONLY)), _moved(1, os.dup(2))
     anyio.run(_serve, handlers, reading, writing)
@@ -45,7 +44,7 @@ async def _serve(handlers: Handlers, reading: int, writing: int) -> None:
 
 
 async def _end_by_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with anyio.open_signal_receiver(*listener.endings()) as signals:
         async for _ in signals:
             scope.cancel()
 

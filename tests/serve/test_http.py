@@ -14,6 +14,7 @@ import pytest
 from mcprig.client import Client, sdk
 from mcprig.memory import Memory
 
+from hermes_memory_pgvector.serve import listener
 from hermes_memory_pgvector.serve.http import BODY_BYTES_MAX
 from hermes_memory_pgvector.serve.listener import HEADER_S_MAX
 
@@ -187,12 +188,23 @@ def test_entries_name_the_session_of_their_client(memory: Memory) -> None:
     assert all(name.startswith("mcp-") for name in sessions)
 
 
-def test_a_signal_ends_the_server_after_it_has_stored_what_is_pending(memory: Memory, url: str) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_server_after_it_has_stored_what_is_pending(
+    memory: Memory, url: str, sent: signal.Signals
+) -> None:
     token = memory.token("garden")
     for number in range(8):
         post(url, token, asking("remember", content=f"note {number}"))
-    assert memory.end_server(signal.SIGTERM) == 0
+    assert memory.end_server(sent) == 0
     assert len(memory.rows()) == 8
+
+
+def test_a_server_that_nohup_started_outlives_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert signal.SIGHUP not in listener.endings()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(

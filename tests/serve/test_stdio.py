@@ -220,7 +220,7 @@ def test_a_client_that_reads_nothing_does_not_keep_it_alive(memory: Memory) -> N
     assert raw.process.wait(20) == 0
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_after_it_has_stored_what_is_pending(memory: Memory, major: int, sent: signal.Signals) -> None:
     raw = Raw(memory, "--theme", "garden", major=major)
     raw.call("recall_memory", query="kelp")

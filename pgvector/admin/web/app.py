@@ -46,7 +46,7 @@ def application(settings: Settings, home: Path, reader: Reader, admission: Admis
 
 
 def serve(settings: Settings, home: Path, opened: socket.socket, admission: Admission, *, persons: bool) -> None:
-    """Answer requests until SIGTERM or SIGINT comes. Raises SettingsError when the home has no database."""
+    """Answer requests until a signal of `listener.endings` comes. Raises SettingsError without a database."""
     reader = Reader(settings, home, persons=persons)
     try:
         anyio.run(_serve, application(settings, home, reader, admission), opened)
