@@ -71,7 +71,7 @@ def turns_of(
         for pair in exchanges(turn):
             times[pair] = max(float(message["written"]) for message in turn)
     scrub = scrubber()
-    for pair in off_record.on_record(exchanges(messages)):
+    for pair in off_record.recorded(messages):
         texts = judge(scrub(pair[0]), scrub(pair[1])).sides
         if any(texts) and pair in times:
             yield datetime.fromtimestamp(times[pair], UTC), pair, texts

@@ -43,8 +43,9 @@ INSERTED = (
     "Your previous turn indicated a tool call but none was included.",
     "You just executed tool calls but returned an empty response.",
 )
-# How a message begins by which a person corrects a running turn, and what one host sends the model for it.
-STEERING, REDIRECTING = "[OUT-OF-BAND USER MESSAGE", "[Context from the interrupted assistant response]"
+# How a message begins by which a person corrects a running turn, how it ends, and what one host sends the model for it.
+STEERING, STEERED = "[OUT-OF-BAND USER MESSAGE", "[/OUT-OF-BAND USER MESSAGE]"
+REDIRECTING = "[Context from the interrupted assistant response]"
 # What a compression leaves in place of turns, beside its summary.
 COMPRESSED = (
     "[Your active task list was preserved across context compression]",
@@ -103,6 +104,19 @@ def is_correction(message: Mapping[str, Any], text: str) -> bool:
     sent = message.get("api_content")
     redirects = isinstance(sent, str) and sent.startswith(REDIRECTING)
     return redirects or message.get("display_kind") == "steer" or text.lstrip().startswith(STEERING)
+
+
+def corrected(message: Mapping[str, Any], text: str) -> str:
+    """What a person said in a message to correct the turn that is running; empty in all others.
+
+    One host has a message of its own for it, the other one appends it to the result of a tool.
+    """
+    role = message.get("role")
+    appended = role == "tool" and text.endswith(STEERED)
+    if not appended and (role != "user" or not is_correction(message, text)):
+        return ""
+    _, mark, rest = text.rpartition(STEERING)
+    return (rest.partition("]\n")[2] if mark else text).removesuffix(STEERED).strip()
 
 
 def is_left_by_compression(text: str) -> bool:

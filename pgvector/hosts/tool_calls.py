@@ -59,13 +59,15 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
 
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
-    transcript while the turn was running. `saved` is as `savings`.
+    transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile.
     """
     recent = messages[-MESSAGES_MAX:]
     start = _start(recent, question)
     kind = runtime_messages.recorded_kind(messages, question)
-    tools = _tools(recent[_with_summary(recent, start) : _end(recent, start)], trusted)
-    return {"kind": kind, "tools": tools, "saved": _saved_until(recent, start, trusted)}
+    turn = recent[_with_summary(recent, start) : _end(recent, start)]
+    heard = (runtime_messages.corrected(message, text_of(message.get("content"))) for message in turn)
+    told = {"kind": kind, "tools": _tools(turn, trusted), "saved": _saved_until(recent, start, trusted)}
+    return told | {"corrections": list(filter(None, heard))}
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:

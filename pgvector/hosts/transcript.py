@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import runtime_messages
@@ -39,10 +39,13 @@ def text_of(content: Any) -> str:
     return " ".join(filter(None, (note, "\n".join(texts).strip())))
 
 
-def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def exchanges(
+    messages: Sequence[Mapping[str, Any]], replaces: Callable[[str], bool] | None = None
+) -> list[tuple[str, str]]:
     """The (question, last answer) pairs of a transcript, without tool calls, their results and texts beside them.
 
-    Turns that the host began by itself are left out.
+    Turns that the host began by itself are left out. What a person said to correct a turn stands in place of its
+    question where `replaces` says so.
     """
     pairs: list[tuple[str, str]] = []
     by_host: set[int] = set()
@@ -51,7 +54,10 @@ def exchanges(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         if is_summary(message, text) or runtime_messages.is_left_by_compression(text):
             # Of an answer that was kept, the question is in the summary.
             text = kept_with_summary(text) if role == "user" else ""
-        if role == "user" and not runtime_messages.is_inserted(text):
+        said = runtime_messages.corrected(message, text) if replaces and pairs else ""
+        if said and replaces and replaces(said):
+            pairs[-1] = (said, pairs[-1][1])
+        elif role == "user" and not runtime_messages.is_inserted(text):
             if text and runtime_messages.is_written_by_host(message, text):
                 by_host.add(len(pairs))
             # A message without words begins an exchange too: its answer is not the one of the question before.

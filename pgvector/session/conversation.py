@@ -113,18 +113,18 @@ class Conversation:
 
     def take_turn(
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
-        tools: Sequence[str] = (), saved: Sequence[Saving] = (),
+        tools: Sequence[str] = (), saved: Sequence[Saving] = (), corrections: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and is not stored by a replay; the last three are as of `read_turn`."""
+        """Store a turn that is to be kept and is not stored by a replay; the last four are as of `read_turn`."""
         theme, question, turns = self._theme(), str(user), self._turns
         answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
-        if off is None and off_record.switch(question):
-            # One host tells the words of a message with a picture only now.
-            self._home.switch_late(self._marks(theme), question)
-        off = (off_record.unrecorded(question) or self._is_off(theme)) if off is None else off
+        late = [question, *corrections] if off is None else corrections  # One host tells those with a picture only now.
+        for switched in filter(off_record.switch, late):
+            self._home.switch_late(self._marks(theme), switched)
+        off = off or any(map(off_record.unrecorded, late)) or (off is None and self._is_off(theme))
         for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
@@ -159,7 +159,7 @@ class Conversation:
         for event in attribution.events(savings(messages, self._settings.trusted_tools), saves, **self._origin(theme)):
             self._home.accept(event)
         if self._stores_turns:
-            self._replay(theme, off_record.on_record(exchanges(messages)), messages)
+            self._replay(theme, off_record.recorded(messages), messages)
 
     def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.
@@ -173,7 +173,7 @@ class Conversation:
             return True
         record = state_db.messages(self._home.home, self.session_id)
         gaps = not record or is_compressed(record)
-        pairs = off_record.on_record(exchanges(finished(messages)), gaps=gaps)
+        pairs = off_record.recorded(finished(messages), gaps=gaps)
         return self._replay(theme, [pair for pair in pairs if not gaps or self._turns.awaits(pair[0])], messages)
 
     def _replay(self, theme: str, recorded: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> bool:

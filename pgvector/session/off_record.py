@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..hosts.runtime_messages import SPEAKER, written
+from ..hosts.transcript import exchanges
 from ..text.cleaning import compatible
 from ..text.phrases import made_of, phrases
 
@@ -56,6 +58,18 @@ def aside(message: object) -> bool:
 def unrecorded(message: object) -> bool:
     """Whether a message is not stored because of what it says itself."""
     return switch(message) is not None or aside(message)
+
+
+def silences(message: object) -> bool:
+    """Whether a message takes the session or itself off the record."""
+    return bool(switch(message)) or aside(message)
+
+
+def recorded(
+    messages: Sequence[Mapping[str, Any]], *, ends_off: bool = False, gaps: bool = False
+) -> list[tuple[str, str]]:
+    """The (user, answer) pairs of a host's transcript, as `on_record`, without turns that were silenced meanwhile."""
+    return on_record(exchanges(messages, silences), ends_off=ends_off, gaps=gaps)
 
 
 def _switches_off(said: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
 from ..hosts.transcript import carried, exchanges
-from .off_record import on_record
+from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Turn
 
 Pair: TypeAlias = tuple[str, str]
@@ -33,7 +33,7 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
 def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair, ...]:
     """The last stored turns of a session that were taken back, each once; `off` is whether it is off the record now."""
     # Turns off the record were not stored, and must not get into the spool.
-    recorded = set(map(_key, stored(on_record(exchanges(messages), ends_off=off), keep)))
+    recorded = set(map(_key, stored(recorded_turns(messages, ends_off=off), keep)))
     turns = stored(exchanges(withdrawn_messages(messages)), keep)
     withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]

@@ -24,6 +24,7 @@ from waiting import wait_for
 
 from hermes_memory_pgvector.files import mark_name
 from hermes_memory_pgvector.hosts import state_db
+from hermes_memory_pgvector.hosts.tool_calls import read_turn
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -502,6 +503,42 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     with psycopg.connect(database) as connection:
         kept = connection.execute("select count(*) from memory_agent_edges").fetchone()
     assert kept == (0,)
+
+
+MARK = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]"
+
+
+@pytest.mark.parametrize("row", [False, True])
+@pytest.mark.parametrize(
+    ("said", "stays"), [("off the record please", True), ("off the record: my PIN is 1234", False)]
+)
+@with_and_without_row_security
+def test_a_turn_that_is_taken_off_the_record_while_it_runs_is_not_stored(
+    start: Callable[..., Runtime], database: str, said: str, stays: bool, row: bool
+) -> None:
+    runtime, (question, answer) = start(), turn(2)
+    marked, call = f"{MARK}\n{said}\n[/OUT-OF-BAND USER MESSAGE]", {"function": {"name": "terminal"}, "id": "1"}
+    result = {"role": "tool", "tool_call_id": "1", "content": "42%" if row else f"42%\n\n{marked}"}
+    messages: list[dict[str, Any]] = [
+        *transcript(turn(1)), {"role": "user", "content": question},
+        {"role": "assistant", "content": "", "tool_calls": [call]}, result,
+        *([{"role": "user", "content": marked, "display_kind": "steer"}] if row else []),
+        {"role": "assistant", "content": answer},
+    ]  # fmt: skip
+    one = talk(runtime)
+    take(one, turn(1))
+    one.open_turn(question)
+    one.take_turn(question, answer, **read_turn(messages, question))
+    assert one.late_switch() == (said if stays else "")
+    take(one, turn(3))
+    later = [*messages, *transcript(turn(3))]
+    for conversation in (one, talk(runtime)):
+        conversation.end(later)
+    expected = texts(turn(1)) if stays else texts(turn(1), turn(3))
+    assert stored(runtime, database) == expected
+    take(one, ("on the record", "Welcome back, I keep notes again."), turn(4))
+    talk(runtime).end([*later, *transcript(("on the record", "Welcome back, I keep notes again."), turn(4))])
+    assert stored(runtime, database) == [*expected, *texts(turn(4))]
 
 
 @pytest.mark.parametrize("ends", [False, True])
