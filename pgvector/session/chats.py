@@ -16,10 +16,10 @@ from ..text.keep import PRIVATE_CHATS
 PERSONAL = "dm-key-"
 CHAT_TYPES = PRIVATE_CHATS | {"group", "channel", "thread", "forum", "guild", "room", "supergroup", "webhook"}
 _SESSION_KEY = re.compile(r"agent:([^:]+):([^:]+):([^:]+)(?::(.*))?", re.DOTALL)
-# Ids that contain colons: Matrix rooms and users, Signal groups, Teams conversations.
+# Ids that contain colons: Matrix rooms and users, Signal groups, Yuanbao chats, webhooks, Teams conversations.
 _ID = re.compile(
     r"[!@#][^:]+:[^:]+(?::\d{2,5}(?![^:]))?"
-    r"|group:[^:]+"
+    r"|(?:group|direct|msgraph|webhook:[^:]+):[^:]+"
     r"|(?:\d{1,2}|a):(?:orgid:)?[^:]+"
     r"|[^:]+"
 )

@@ -67,6 +67,18 @@ def test_a_task_in_the_background_has_the_theme_of_its_chat(kind: str, chat: str
     assert theme_of(**told) == theme_of(**told, gateway_session_key=key)
 
 
+@pytest.mark.parametrize(
+    ("platform", "kind", "chat"),
+    [("yuanbao", "dm", "direct:alice"), ("yuanbao", "group", "group:77"), ("webhook", "webhook", "webhook:ci:42"),
+     ("msgraph_webhook", "webhook", "msgraph:sub-1")],
+)  # fmt: skip
+def test_a_key_alone_names_the_same_chat_as_with_its_id(platform: str, kind: str, chat: str) -> None:
+    key = f"agent:main:{platform}:{kind}:{chat}"
+    named = theme_of(platform=platform, gateway_session_key=key, chat_id=chat)
+    assert theme_of(platform=platform, gateway_session_key=key) == named
+    assert theme_of(key, platform=platform, gateway_session_key=f"{key}0", chat_id=f"{chat}0") == named
+
+
 @pytest.mark.parametrize("platform", sorted(themes.WITHOUT_CHATS))
 def test_a_terminal_and_a_client_of_the_api_have_the_theme_of_the_home(platform: str) -> None:
     assert theme_of(platform=platform, user_id="alice", chat_id="1") == "default"
