@@ -76,11 +76,12 @@ def _secure(connection: Connection, console: Console, role: str | None, reader: 
                 f"role {login} cannot log in, and grants hold for logins, not for the members of a group: give each "
                 "member what it needs with hermes-pgvector grants add, and run migrate --row-security without the group"
             )
-    row_security.turn_on(connection)
-    for login, patterns in ((role, row_security.OF_AGENTS), (reader, row_security.OF_READERS)):
-        if login and (made := row_security.grant_defaults(connection, login, patterns)):
+    defaults = {reader: row_security.OF_READERS, role: row_security.OF_AGENTS}
+    made = row_security.turn_on(connection, {login: patterns for login, patterns in defaults.items() if login})
+    for login, number in made.items():
+        if number:
             console.say(
-                f"role {login} has {counted(made, 'new grant')}; to see and change them: hermes-pgvector grants"
+                f"role {login} has {counted(number, 'new grant')}; to see and change them: hermes-pgvector grants"
             )
     console.say("row security is on: each login sees the themes that its grants hold")
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import not_on_citus
 import psycopg
@@ -15,8 +16,9 @@ from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from waiting import wait_for
 
-from hermes_memory_pgvector.store.schema import preflight
+from hermes_memory_pgvector.store.schema import preflight, row_security
 
 pytestmark = not_on_citus.row_security
 
@@ -77,6 +79,30 @@ def test_row_security_is_turned_on_with_grants_that_need_nothing_more(
     outcome = run("migrate", "--no-row-security", "--json")
     assert (outcome.code, outcome.document["row_security"]) == (0, False)
     assert granted(run)[0] == ("dm-*", False)
+
+
+def test_what_an_agent_stores_while_row_security_is_turned_on_is_not_refused(
+    run: Callable[..., Outcome], database: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("migrate", "--runtime-role", role).code == 0
+    grant, stored = row_security.grant_defaults, []
+
+    def store() -> None:
+        with psycopg.connect(make_conninfo(database, user=role)) as agent:
+            agent.execute("insert into conversations (agent_identity, role, content) values ('ops', 'user', 'a')")
+
+    def grant_slowly(*arguments: Any) -> int:
+        stored.append(pool.submit(store))
+        with psycopg.connect(database, autocommit=True) as other:
+            wait_for(lambda: stored[0].done() or other.execute("select 1 from pg_locks where not granted").fetchone())
+        return grant(*arguments)
+
+    monkeypatch.setattr(row_security, "grant_defaults", grant_slowly)
+    with ThreadPoolExecutor() as pool:
+        assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+        stored[0].result(20)
+    with psycopg.connect(make_conninfo(database, user=role)) as agent:
+        assert agent.execute("select content from conversations").fetchall() == [("a",)]
 
 
 @pytest.mark.parametrize(

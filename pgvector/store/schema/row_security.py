@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
 from psycopg import sql
@@ -16,8 +16,11 @@ OF_AGENTS, OF_READERS = ("*", "dm-*", "group-*"), ("*",)
 NOBODY = "*nobody*"
 
 
-def turn_on(connection: Connection) -> None:
+def turn_on(connection: Connection, defaults: Mapping[str, Sequence[str]] | None = None) -> dict[str, int]:
     """Protect each table with themes, also those that are protected already. Locks them for a moment.
+
+    Logins get their `defaults` in the same moment, as `grant_defaults` grants them; returns the number of new grants of
+    each. Agents that write meanwhile wait: without its grants an event would be refused.
 
     A database that comes from Postgres 14 or earlier lets everybody make functions beside ours, which ours could then
     call instead of those of Postgres. That right is revoked.
@@ -25,7 +28,11 @@ def turn_on(connection: Connection) -> None:
     schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
     with connection.transaction():
         connection.execute(sql.SQL("REVOKE CREATE ON SCHEMA {} FROM PUBLIC").format(schema))
+        tables = fetch(connection, "SELECT array_agg(name::text) FROM memory_themed_tables()")[0]
+        connection.execute(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE".encode())
+        made = {login: grant_defaults(connection, login, patterns) for login, patterns in (defaults or {}).items()}
         connection.execute("SELECT protect_memory_table(name) FROM memory_themed_tables()")
+    return made
 
 
 def turn_off(connection: Connection) -> None:
