@@ -191,6 +191,21 @@ def test_a_table_of_the_session_does_not_stand_in_for_ours(agent: str, database:
 
 
 @not_on_citus.two_roles
+def test_a_function_of_the_role_does_not_stand_in_for_one_of_postgres(agent: str, database: str) -> None:
+    role = role_of(agent)
+    execute(database, f"create schema authorization {role}")
+    execute(
+        agent,
+        f"create function {role}.format(text, name) returns text language sql as $$ select 'select $1' $$",
+        f"set local search_path = public, {role}",
+        "insert into memory_entries (agent_identity, id, target, content) values ('ops', 1, 'memory', 'kept')",
+        "update memory_entries set content = 'new'",
+        "delete from memory_entries",
+    )
+    assert past(database) == [("ops", "kept", "edited"), ("ops", "new", "removed")]
+
+
+@not_on_citus.two_roles
 @pytest.mark.parametrize("days", [1, 30])
 def test_a_row_of_the_history_stays_whatever_time_an_agent_gives_it(agent: str, database: str, days: int) -> None:
     """A day, or for how long the owner wants it kept."""

@@ -537,6 +537,27 @@ def test_words_are_not_compared_with_rows_of_other_themes(secured: Secured) -> N
     assert found == [("billing",)]
 
 
+def test_no_counter_tells_whether_another_theme_has_an_entry_with_a_text(secured: Secured) -> None:
+    login = secured.login("billing")
+    execute(
+        secured.owner,
+        "insert into memory_entries (agent_identity, home, target, content)"
+        " select 'other', 'h', 'memory', 'the code is ' || n from generate_series(1, 2000) as n",
+    )
+    execute(secured.owner, "analyze memory_entries")
+    counters = (
+        "select array_agg(pg_stat_get_xact_tuples_returned(c) + pg_stat_get_xact_tuples_fetched(c) order by c)"
+        " from (select indexrelid::oid from pg_index where indrelid = 'memory_entries'::regclass"
+        " union all select 'memory_entries'::regclass::oid) as t (c)"
+    )
+    for theme in ("other", "billing"):
+        told = set()
+        for text in ("the code is 17", "the code is 2001"):
+            asked = f"from memory_entries_with_texts(array['{text}'], 'memory', '{theme}', '')"
+            told.add(str(execute(login, f"select {asked}", counters)))
+        assert len(told) == 1, theme
+
+
 def test_a_login_that_may_make_functions_beside_ours_is_a_flaw_that_turning_on_mends(secured: Secured) -> None:
     login = secured.login("billing")
     admin = make_conninfo(secured.server.dsn, dbname=conninfo_to_dict(secured.owner)["dbname"])
