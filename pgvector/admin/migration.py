@@ -34,14 +34,7 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
         )
     with admin_connection(target) as connection:
         set_timeouts(connection)
-        if args.reader_role:
-            rights.grant_reader(connection, args.reader_role)
-            console.say(f"role {args.reader_role} may read the memory")
-        if args.row_security is not None:
-            _secure(connection, console, role, args.reader_role, on=args.row_security)
-        state = verification.verify(connection)
-        if state.row_security:
-            _name_blind(connection, console, role, args.reader_role)
+        state = _set_up_roles(connection, console, role, args)
     distributed = args.citus or state.distributed
     # After each migration, because a new table may be one to distribute.
     made = distribution.distribute(target, console.say) if distributed else []
@@ -62,6 +55,33 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
             "for another number create an empty database, run migrate on it, and set dsn to it"
         )
     return 0
+
+
+def _set_up_roles(
+    connection: Connection, console: Console, role: str | None, args: argparse.Namespace
+) -> verification.SchemaState:
+    """Give the reader its rights, and turn row security on or off; returns the state of the database then."""
+    if args.reader_role:
+        rights.grant_reader(connection, args.reader_role)
+        console.say(f"role {args.reader_role} may read the memory")
+    _check_cluster(connection, args)
+    if args.row_security is not None:
+        _secure(connection, console, role, args.reader_role, on=args.row_security)
+    state = verification.verify(connection)
+    if state.row_security:
+        _name_blind(connection, console, role, args.reader_role)
+    return state
+
+
+def _check_cluster(connection: Connection, args: argparse.Namespace) -> None:
+    """Raise SettingsError when the tables are to be distributed and protected at once."""
+    state = verification.verify(connection)
+    secured = state.row_security if args.row_security is None else args.row_security
+    if secured and (args.citus or state.distributed):
+        raise SettingsError(
+            "row security does not work on a Citus cluster: give each group of people a database of its own, and turn "
+            "it off before --citus, with hermes-pgvector migrate --no-row-security"
+        )
 
 
 def _secure(connection: Connection, console: Console, role: str | None, reader: str | None, *, on: bool) -> None:

@@ -143,6 +143,21 @@ def test_grants_are_listed_added_and_removed(run: Callable[..., Outcome], role: 
     assert "list the grants" in run("grants").shown
 
 
+def test_row_security_and_a_cluster_are_refused_before_anything_is_changed(
+    run: Callable[..., Outcome], role: str
+) -> None:
+    outcome = run("migrate", "--runtime-role", role, "--citus", "--row-security")
+    assert outcome.code == 1
+    assert "row security does not work on a Citus cluster" in outcome.err
+    assert check(run)[1] == "off: each login sees all themes"
+    assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+    outcome = run("migrate", "--citus")
+    assert outcome.code == 1
+    assert "migrate --no-row-security" in outcome.err
+    # Then it goes on, to a database that has no Citus.
+    assert "CREATE EXTENSION citus" in run("migrate", "--citus", "--no-row-security").err
+
+
 def test_a_group_has_no_grants_because_its_members_would_not_have_them(
     run: Callable[..., Outcome], database: str, role: str
 ) -> None:
