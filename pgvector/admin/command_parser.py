@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from argparse import SUPPRESS
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Parser: TypeAlias = argparse.ArgumentParser
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -18,6 +18,26 @@ THEMES_HELP = "only of this theme, or of themes like this pattern (ops-*); give 
 ROLES = ("user", "assistant", "system", "tool")
 # A bigint of Postgres.
 BIGINT_MAX = (1 << 63) - 1
+
+
+class Filled(argparse.Action):
+    """Stores a value, or appends it where the default is a list; refuses an empty one.
+
+    A script gives one whose variable is not set. Taken as no condition, it would let a command delete more.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Store or append the value. Raises ArgumentError when it is empty."""
+        if not values.strip():
+            raise argparse.ArgumentError(self, f"{values!r} is empty; give a value, or leave the option out")
+        held = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*held, values] if isinstance(held, list) else values)
 
 
 def add(commands: Commands, name: str, text: str, job: str) -> Parser:

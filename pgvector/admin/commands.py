@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .command_parser import BIGINT_MAX, TIME_HELP, Commands, Parser, add, add_common, number
+from .command_parser import BIGINT_MAX, TIME_HELP, Commands, Filled, Parser, add, add_common, number
 from .erase.arguments import add_commands as add_erase
 from .grants.arguments import add_commands as add_grants
 from .imports.arguments import add_commands as add_imports
@@ -230,9 +230,9 @@ def _add_facts(commands: Commands) -> None:
     export = add(actions, "export", "print facts in their notation, one a line", "facts:export")
     purge = add(actions, "purge", "delete superseded and archived facts", "facts:purge")
     for action in (status, listing, search, write, export, purge):
-        action.add_argument("--theme", default="", metavar="T", help="the theme (default: default)")
+        action.add_argument("--theme", action=Filled, default="", metavar="T", help="the theme (default: default)")
     for action in (listing, search, write, export, purge):
-        action.add_argument("--scope", default="", metavar="S", help="the piece of work that facts belong to")
+        action.add_argument("--scope", action=Filled, default="", metavar="S", help="the work that facts belong to")
     statuses = ("active", "cold", "current", "superseded", "all")
     text = "which facts (default current: active and cold)"
     for action in (listing, export):

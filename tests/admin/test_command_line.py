@@ -170,6 +170,28 @@ def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments
     assert outcome.err.startswith("hermes-pgvector: ")
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["prune", "--yes"], "--theme"),
+        (["prune", "--theme", "ops", "--yes"], "--before"),
+        (["dedupe", "--yes"], "--theme"),
+        (["erase", "--theme", "ops", "--yes"], "--session"),
+        (["erase", "--theme", "ops", "--yes"], "--text"),
+        (["erase", "--text", "swordfish", "--yes"], "--theme"),
+        (["erase", "--person", "--yes"], "--profile"),
+        (["facts", "purge", "--yes"], "--theme"),
+        (["facts", "purge", "--yes"], "--scope"),
+        (["export", "-"], "--theme"),
+        (["import", "-"], "--theme"),
+    ],
+)
+def test_an_empty_variable_of_a_script_is_no_condition_less(home: Path, command: list[str], option: str) -> None:
+    refused = in_a_process("--home", str(home), *command, f"{option}=", HERMES_PGVECTOR_DSN=DEAD_DSN)
+    assert (refused.code, refused.out) == (2, ""), refused.shown
+    assert f"argument {option}: '' is empty; give a value, or leave the option out" in refused.err
+
+
 @pytest.mark.parametrize("theme", [[], ["--theme", "Bil-ing"]])
 def test_search_refuses_a_theme_that_is_not_allowed(
     home: Path, monkeypatch: pytest.MonkeyPatch, theme: list[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import Commands, add, number
+from ..command_parser import Commands, Filled, add, number
 
 SOURCES = {
     "archive": "what `export` wrote, or plain JSON lines (the default)",
@@ -19,7 +19,7 @@ def add_commands(commands: Commands) -> None:
     export = add(commands, "export", "write the memory to an archive that `import` reads", "export:export")
     export.add_argument("path", metavar="PATH", help="the new file, readable by you only; - writes to stdout")
     text = "only this theme; give it again for others (default: all)"
-    export.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    export.add_argument("--theme", action=Filled, default=[], metavar="T", help=text)
     text = "leave the vectors out: a quarter of the size, and they are computed again after the import"
     export.add_argument("--no-vectors", dest="vectors", action="store_false", help=text)
     bring = add(commands, "import", "bring in an archive, or the memory of another package", "imports.command:bring")
@@ -27,7 +27,7 @@ def add_commands(commands: Commands) -> None:
     text = "what it is: " + "; ".join(f"{name}: {what}" for name, what in SOURCES.items())
     bring.add_argument("--from", dest="source", default="archive", choices=tuple(SOURCES), help=text)
     text = "the theme for all of it (default: its own themes where it has some, else that of this home)"
-    bring.add_argument("--theme", default="", metavar="T", help=text)
+    bring.add_argument("--theme", action=Filled, default="", metavar="T", help=text)
     bring.add_argument("--dry-run", action="store_true", help="show what would be new, and change nothing")
     backup = add(commands, "backup", "write the database of the embedded server to a file", "backup:backup")
     backup.add_argument("path", metavar="PATH", help="the new file, readable by you only")

@@ -1,10 +1,10 @@
-"""The arguments of the commands of this folder. The hosts import this, so it imports nothing of the others."""
+"""The arguments of the commands of this folder. The hosts import this, so it imports none of their modules."""
 
 from __future__ import annotations
 
 import argparse
 
-from ..command_parser import BIGINT_MAX, ROLES, THEMES_HELP, TIME_HELP, Commands, add, number
+from ..command_parser import BIGINT_MAX, ROLES, THEMES_HELP, TIME_HELP, Commands, Filled, add, number
 
 CHARS_MAX = 1_000_000
 GROUPS_MAX = 100_000
@@ -14,8 +14,9 @@ SIMILARITY = 0.9
 def add_commands(commands: Commands) -> None:
     """Add the commands."""
     prune = add(commands, "prune", "delete old, long or other turns for good, after a plan", "mend.prune:prune")
-    prune.add_argument("--theme", action="append", default=[], metavar="T", help=THEMES_HELP)
-    prune.add_argument("--before", default="", metavar="TIME", help=f"only what is older than {TIME_HELP}")
+    prune.add_argument("--theme", action=Filled, default=[], metavar="T", help=THEMES_HELP)
+    text = f"only what is older than {TIME_HELP}"
+    prune.add_argument("--before", action=Filled, default="", metavar="TIME", help=text)
     prune.add_argument("--role", choices=ROLES, default="", help="only turns of this side")
     text = "only texts with more than N characters"
     prune.add_argument("--longer-than", type=number(1, CHARS_MAX), default=0, metavar="N", help=text)
@@ -66,7 +67,7 @@ def add_quarantine(commands: Commands) -> None:
 def _add_dedupe(commands: Commands) -> None:
     text = "find entries that say the same, and merge them, after a plan"
     dedupe = add(commands, "dedupe", text, "mend.dedupe:dedupe")
-    dedupe.add_argument("--theme", action="append", default=[], metavar="T", help=THEMES_HELP)
+    dedupe.add_argument("--theme", action=Filled, default=[], metavar="T", help=THEMES_HELP)
     text = "entries (default), or turns: the same question with the same answer, deleted for good"
     dedupe.add_argument("--kind", choices=("entries", "turns"), default="entries", help=text)
     text = f"how similar entries of other words are at least, from 0.5 to 1 (default {SIMILARITY})"

@@ -381,6 +381,8 @@ def test_what_is_asked_for_is_all_that_is_erased(run_fast: Callable[..., Outcome
         (("0",), "must be from 1"),
         (("5", "--text", "abc"), "not allowed with"),
         (("--text", "a\0b", "--yes"), "NUL"),
+        (("--session", "", "--theme", "ops", "--yes"), "argument --session: '' is empty"),
+        (("--text", " ", "--theme", "ops", "--yes"), "argument --text: ' ' is empty"),
     ],
 )
 def test_misuse_changes_nothing_and_says_what_to_do(
