@@ -136,6 +136,8 @@ def _store(
     """
     deadline = time.monotonic() + wait_s
     done = False
+    # A server that does not answer is to be noticed before the time is up.
+    settings = settings.model_copy(update={"connect_timeout_s": min(settings.connect_timeout_s, wait_s / 2)})
     with running(settings, home) as runtime:
         if handed:
             runtime.writer.take_over(OrphanSpool(*handed))

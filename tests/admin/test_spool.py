@@ -324,6 +324,20 @@ def test_without_a_database_nothing_is_lost_and_the_command_ends_in_time(
     assert stored(database) == texts("left", "one")
 
 
+def test_the_cause_is_named_when_the_time_is_shorter_than_an_attempt_to_connect(
+    home: Home, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Spool(home.spool, bytes_max=1 << 20, window_max=9)
+    assert left.append(turn("left"))
+    left.close()
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", DEAD_DSN)
+    monkeypatch.setenv("HERMES_PGVECTOR_CONNECT_TIMEOUT_S", "30")
+    flushed, tried = run("flush", "--wait", "2"), run("retry", put_aside(home, turn("one")), "--wait", "2")
+    for outcome in (flushed, tried):
+        assert outcome.code == 1
+        assert "Postgres does not answer" in outcome.document["problem"]
+
+
 def test_without_the_schema_events_stay_and_the_command_to_run_is_named(
     home: Home, run: Run, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
