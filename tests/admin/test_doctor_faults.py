@@ -209,6 +209,11 @@ FAULTS: dict[str, Fault] = {
         "alter extension vector set schema extensions",
         "search_path", "is in extensions, which is not on the search_path", ("statements",),
     ),
+    "schema of pgvector that the role may not use": Fault(
+        "create schema extensions; alter extension vector set schema extensions;"
+        "alter role {role} set search_path = public, extensions",
+        "search_path", "may not use what is in schema extensions", ("statements",),
+    ),
     "memory that is not on the search path": Fault(
         "alter role {role} set search_path = elsewhere", "search_path", "is in public, which is not on the search_path"
     ),

@@ -164,6 +164,10 @@ def _pgvector(info: ServerInfo) -> Check:
 
 
 def _hidden(info: ServerInfo) -> Check:
+    on_path = [name.strip() for name in info.search_path.split(",")]
+    if closed := ", ".join(schema for schema in info.hidden if schema in on_path):
+        what = f"{info.role} may not use what is in schema {closed}, where the memory or pgvector is"
+        return Check("search_path", "problem", what, in_psql(f"grant usage on schema {closed} to {quoted(info.role)}"))
     schemas = ", ".join(info.hidden)
     what = f"the memory or pgvector is in {schemas}, which is not on the search_path of {info.role}"
     # Other databases of the server are none of ours.
