@@ -4,7 +4,8 @@ select agent_identity as theme, id, content, metadata, greatest('0001-01-03', le
        case when isfinite(expires_at) then greatest('0001-01-03', least('9999-12-29', expires_at)) end as expires_at,
        '' as role, coalesce(metadata ->> 'session_id', '') as session_id
 from (
-  select *, coalesce(metadata ->> 'origin', case metadata when '{}' then 'database' else 'memory tool' end) as source
+  select *,
+         coalesce(metadata ->> 'origin', case metadata - 'released' when '{}' then 'database' else 'memory tool' end) as source
   from memory_entries
 ) as e
 where (%(theme)s = '' or agent_identity = %(theme)s)

@@ -2,7 +2,8 @@
 -- home of a turn.
 select home, source, sum(entries)::bigint as entries, sum(turns)::bigint as turns
 from (
-  select home, coalesce(metadata ->> 'origin', case metadata when '{}' then 'database' else 'memory tool' end) as source,
+  select home,
+         coalesce(metadata ->> 'origin', case metadata - 'released' when '{}' then 'database' else 'memory tool' end) as source,
          1 as entries, 0 as turns
   from (
     select home, metadata from memory_entries

@@ -192,3 +192,13 @@ def test_a_dropped_row_is_erased_after_a_plan(command: Callable[..., Outcome], r
     assert sql(database, "select count(*) from memory_history") == [(0,)]
     keep(runtime, FINE)
     assert recalled(runtime) == ([FINE], 0)
+
+
+def test_an_entry_that_was_put_in_by_hand_is_listed_so_after_its_release(
+    command: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    put_in = f"insert into memory_entries (agent_identity, target, content) values ('ops', 'memory', $${ATTACK}$$)"
+    ((number,),) = sql(database, f"{put_in} returning id")
+    assert command("release", str(number)).code == 0
+    rows = hermes_pgvector("--home", str(tmp_path), "list", "--theme", "ops", "--source", "database", "--json")
+    assert [row["source"] for row in rows.document["rows"]] == ["database"]
