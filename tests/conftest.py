@@ -24,9 +24,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # `python -m pytest` puts the root on the path, where our folder `pgvector` hides the distribution of that name.
 sys.path[:] = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != ROOT]
-# A run in the background of a shell is deaf to SIGINT, and so would be the programs that the tests interrupt.
+# A run in the background of a shell is deaf to SIGINT, one under nohup to SIGHUP. The programs that tests start must
+# not be; where a handler is set here, they have the usual effect. The run itself goes on after SIGHUP.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 # Settings of the developer's own installation and terminal must not reach the tests.
 for name in [name for name in os.environ if name == "COLUMNS" or name.startswith("HERMES_PGVECTOR_")]:
     del os.environ[name]

@@ -292,7 +292,7 @@ def test_an_endpoint_that_served_another_model_at_the_start_is_tried_again(
     runtime = start()
     assert runtime.accept(turn(0))
     assert runtime.writer.flush(20)
-    assert "200" in str(runtime.compatibility.usable())
+    wait_for(lambda: "200" in str(runtime.compatibility.usable()))
     endpoint.dimensions = 384
     wait_for(lambda: bare_rows(database) == 0)
     assert not isinstance(runtime.compatibility.usable(), str)
