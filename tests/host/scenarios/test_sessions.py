@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
-from hostrig.hermes import Hermes
+from hostrig.hermes import TOOLSETS_OFF, Hermes
 from hostrig.marks import one_server
 from hostrig.model import Call, ModelEndpoint
 from hostrig.rows import Rows
 from logins import with_and_without_row_security
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from conftest import Host
 
 pytestmark = one_server
 
@@ -95,6 +101,29 @@ def test_nothing_of_what_is_said_off_the_record_is_stored_also_after_a_restart(
     assert hermes.ask("Say something about the weather of tomorrow")
     assert rows.entries() == []
     assert "secret of today" not in rows.text()
+    assert hermes.complaints() == []
+
+
+@pytest.mark.slow
+def test_off_the_record_in_a_correction_of_a_running_turn_holds(
+    make_hermes: Callable[..., Hermes], host: Host, model: ModelEndpoint, rows: Rows
+) -> None:
+    """The terminal of host A keeps the correction until the turn has ended, and has it as the next message."""
+    off = [name for name in TOOLSETS_OFF if name != "terminal"]
+    hermes = make_hermes({"agent": {"disabled_toolsets": off}})
+    with hermes.chat() as chat:
+        chat.ask(ALPS)
+        rows.wait(lambda rows: len(rows.turns()) == 2)
+        model.says(Call("terminal", {"command": "sleep 6"}), "It is Guadalupe Peak, with 2667 metres.")
+        asked = len(model.requests)
+        chat.command(TEXAS, settle=False)
+        wait_for(lambda: len(model.requests) > asked)
+        chat.command("/steer off the record", settle=False)
+        wait_for(lambda: "off the record" in model.requests[-1].user)
+        chat.settle()
+        chat.ask(BASEL)
+        assert chat.leave() == 0
+    assert questions(rows) == ([ALPS, TEXAS] if host.name == "a" else [ALPS])
     assert hermes.complaints() == []
 
 
