@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,8 +61,9 @@ class HomeFiles:
         yield from self._spools()
         copies = sorted(path for path in (self._home.state / "backups").glob("*") if path.is_file())
         if copies:
-            names = f"{counted(len(copies), 'copy', 'copies')} in {copies[0].parent}"
-            yield Holder("backups in this home", names, f"delete them: rm -r {copies[0].parent}")
+            folder = copies[0].parent
+            names = f"{counted(len(copies), 'copy', 'copies')} in {folder}"
+            yield Holder("backups in this home", names, f"delete them: rm -r {shlex.quote(str(folder))}")
         if (self._home.path / "state.db").exists():
             yield Holder(
                 "state.db of the host", "the transcripts of its sessions", "delete the sessions there: hermes sessions"
@@ -75,8 +77,9 @@ class HomeFiles:
         held = [path.name for path, entries in found.items() if entries is None or self._erased(entries)]
         if copies:
             what = f"{counted(len(held) or len(copies), 'copy', 'copies')} of the memory files in {folder}"
-            clear = f"delete them: cd {folder} && rm {' '.join(held)}" if held else f"delete them: rm -r {folder}"
-            yield Holder("backups of relieve in this home", what, clear, attention=bool(held))
+            place = shlex.quote(str(folder))
+            clear = f"cd {place} && {shlex.join(['rm', *held])}" if held else f"rm -r {place}"
+            yield Holder("backups of relieve in this home", what, f"delete them: {clear}", attention=bool(held))
 
     def _spools(self) -> Iterator[Holder]:
         """Delete what is stored already in the spools, and name those with events that wait."""

@@ -620,6 +620,24 @@ def test_a_copy_of_a_memory_file_from_before_a_relief_is_named_until_it_is_delet
     assert named("--text", "the code 4711") == (0, [])
 
 
+def test_the_commands_of_the_receipt_delete_what_they_name_in_a_home_with_a_space(
+    run_fast: Callable[..., Outcome], database: str, tmp_path: Path
+) -> None:
+    home, other = tmp_path / "my home", tmp_path / "my"
+    copies = [home / "pgvector" / "relief" / "MEMORY.md.1", home / "pgvector" / "backups" / "20261128.json"]
+    for kept in (*copies, other / "notes"):
+        kept.parent.mkdir(parents=True)
+        kept.write_text("The gate has the code 4711")
+    learn(database, "ops", "The gate has the code 4711")
+    done = run_fast("--text", "the code 4711", "--yes", "--json", home=home.name)
+    commands = [holder["clear"].removeprefix("delete them: ") for holder in done.document["holds"]]
+    for command in commands:
+        if "rm " in command:
+            subprocess.run(["sh", "-c", command], check=True, cwd=tmp_path)
+    assert [path for path in copies if path.exists()] == []
+    assert (other / "notes").exists()
+
+
 def test_the_role_of_agents_erases_only_with_the_dsn_of_the_administrator(
     role: str, run: Callable[..., Outcome], make_database: Callable[..., str], database: str,
     monkeypatch: pytest.MonkeyPatch,
