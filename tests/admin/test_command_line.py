@@ -184,6 +184,7 @@ def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments
         (["facts", "purge", "--yes"], "--scope"),
         (["export", "-"], "--theme"),
         (["import", "-"], "--theme"),
+        (["reembed", "--yes"], "--model"),
     ],
 )
 def test_an_empty_variable_of_a_script_is_no_condition_less(home: Path, command: list[str], option: str) -> None:

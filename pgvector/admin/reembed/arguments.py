@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..command_parser import Commands, add, number
+from ..command_parser import Commands, Filled, add, number
 
 
 def add_commands(commands: Commands) -> None:
     """Add the command."""
     text = "change the embedding model while agents go on, as the database's administrator"
     reembed = add(commands, "reembed", text, "reembed.command:reembed")
-    reembed.add_argument("--model", metavar="NAME", help="the new model")
+    reembed.add_argument("--model", action=Filled, metavar="NAME", help="the new model")
     text = "the endpoint that serves it; empty: the bundled model (default: the setting)"
     reembed.add_argument("--url", metavar="URL", help=text)
     text = "the length of its vectors (default: as it answers)"
