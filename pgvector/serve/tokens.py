@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -51,7 +52,8 @@ class Tokens:
         try:
             content = read(str(self._path), FILE_BYTES_MAX)
             if os.stat(self._path).st_mode & 0o077:
-                raise SettingsError(f"other users may open {self._path}; run: chmod 600 {self._path}")
+                command = shlex.join(["chmod", "600", str(self._path)])
+                raise SettingsError(f"other users may open {self._path}; run: {command}")
             return [_token(value) for value in json.loads(content or b"")["tokens"]]
         except FileNotFoundError:
             return []

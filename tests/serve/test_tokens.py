@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from datetime import datetime
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def test_an_expired_token_opens_nothing_and_is_still_listed(kept: Tokens) -> Non
     _, secret = kept.add(["garden"], "", "2026-01-01T00:00:00+00:00")
     assert kept.of(secret) is None
     assert [token.expired for token in kept.all()] == [True]
+
+
+def test_the_command_that_closes_the_file_does_so_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    kept = Tokens(tmp_path / "my home" / "pgvector")
+    token, _ = kept.add(["garden"], "laptop", "")
+    file(tmp_path / "my home").chmod(0o640)
+    with pytest.raises(SettingsError) as refused:
+        kept.all()
+    subprocess.run(["sh", "-c", str(refused.value).rpartition("run: ")[2]], check=True)
+    assert kept.all() == [token]
 
 
 def test_only_a_hash_is_kept_in_a_file_that_nobody_else_can_read(kept: Tokens, tmp_path: Path) -> None:

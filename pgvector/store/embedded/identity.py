@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def remedy(state: Path) -> str:
     """What to do about a database that was made anew."""
     return (
         "restore a backup (docs/hosts.md), and set data_dir to a folder that is kept; to go on with the new one: "
-        f"rm {state / FILE}"
+        f"rm {shlex.quote(str(state / FILE))}"
     )
 
 
