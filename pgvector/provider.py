@@ -64,7 +64,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         """The name in `memory.provider`."""
         return "pgvector"
 
-    # Availability
+    # Start and end
 
     def is_available(self) -> bool:
         """Whether packages and settings are there. Contacts no service."""
@@ -83,8 +83,6 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         from .store.connection.dsn import unusable
 
         return unusable(settings)
-
-    # Start and end
 
     @guarded(nothing)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
@@ -230,10 +228,12 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         from .hosts.tool_calls import read_turn
 
         if self._session is not None:
-            session, author = self._session, str((turn_author or {}).get("id") or "")
-            session.runtime.prefetch.note_replay(session_id or session.conversation.session_id, messages or ())
-            turn = read_turn(messages or (), user_content, session.runtime.settings.trusted_tools)
-            session.conversation.take_turn(user_content, assistant_content, session_id, author, **turn)
+            (runtime, conversation, _), seen = self._session, messages or ()
+            runtime.prefetch.note_replay(session_id or conversation.session_id, seen)
+            turn = read_turn(seen, user_content, runtime.settings.trusted_tools)
+            author = str((turn_author or {}).get("id") or "")
+            conversation.take_back_retried(user_content, seen, session_id)
+            conversation.take_turn(user_content, assistant_content, session_id, author, **turn)
 
     @guarded(nothing)
     def on_memory_write(

@@ -14,12 +14,11 @@ from ..hosts.environment import recorded_answer, running
 from ..hosts.tool_calls import Saving, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
-from ..text.theme_names import reserved
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
 from .outages import Notice
-from .state import EVENT_TURNS_MAX, Lineage, Turn, Turns
-from .themes import ROOM, Identity, allowed
+from .state import EVENT_TURNS_MAX, Lineage, Taken, Turn, Turns
+from .themes import Identity, allowed
 
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
 
@@ -136,12 +135,14 @@ class Conversation:
         said, answered = self._judge(user, answer, speaker or "", kind)
         with self._home.turn_lock:
             turn = turns.current
+            self._home.note_turn(theme, session_id or self.session_id, Taken(question, (said, answered)))
             if turn.replayed == (session_id or self.session_id, answered):
                 turn.replayed = None
             elif said or answered:
                 taken = TurnTaken(
                     user=said, assistant=answered, parent_session_id=self._lineage.parent,
-                    metadata=self._author(theme, speaker) | ({"tools": list(tools)} if answered and tools else {}),
+                    metadata=self._home.author_in(theme, self.identity, speaker)
+                    | ({"tools": list(tools)} if answered and tools else {}),
                     **self._origin(theme, session_id),
                 )  # fmt: skip
                 if not self._home.accept(taken):
@@ -210,8 +211,7 @@ class Conversation:
             return
         # Turns that are said while the record is read are not in it.
         session, at, keep = self.session_id, now(), self._may_be_stored
-        theme = self._theme()
-        off = self._is_off(theme)
+        off = self._is_off(theme := self._theme())
         messages = state_db.messages(self._home.home, session)
         gone = withdrawal.withdrawn_messages(messages)
         if not gone:
@@ -233,6 +233,16 @@ class Conversation:
                 **self._origin(theme, session),
             )
         )
+
+    def take_back_retried(self, user: Any, messages: Sequence[Mapping[str, Any]], session_id: str = "") -> None:
+        """Withdraw the turn before, when this turn asks its question again in its place. Comes before `take_turn`."""
+        theme, session = self._theme(), session_id or self.session_id
+        last = self._home.last_turn(theme, session)
+        # Clients of the API may send each question without the turns before it.
+        if last is None or last.question != str(user) or self.identity.platform == "api_server":
+            return
+        if withdrawal.is_asked_again(last.sides, messages, self._judge):
+            self._home.accept(Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session)))
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""
@@ -305,16 +315,6 @@ class Conversation:
 
     def _marks(self, theme: str, session_id: str = "") -> list[str]:
         return self._home.off_record_marks(theme, self._key(), session_id or self.session_id)
-
-    def _author(self, theme: str, speaker: str | None) -> dict[str, Any]:
-        """The pseudonym of the speaker in a chat room, whose theme does not say who speaks.
-
-        Where the host does not tell, it is that of who opened the session. None is one of several.
-        """
-        speaker = self.identity.user_id if speaker == "" else speaker
-        if not speaker or not reserved(theme) or not theme.startswith(ROOM):
-            return {}
-        return {"author": self._home.author(self.identity.platform, speaker)}
 
     def _origin(self, theme: str, session_id: str = "") -> dict[str, Any]:
         return {"theme": theme, "home": self._home.home_id(), "session_id": session_id or self.session_id}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cachetools import LRUCache
 
@@ -25,13 +26,15 @@ from .chats import Chat
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
-from .state import ANCESTORS_MAX, Lineage
-from .themes import Identity, author_of, keyed, templated_theme, theme_of
+from .state import ANCESTORS_MAX, Lineage, Taken
+from .themes import ROOM, Identity, author_of, keyed, templated_theme, theme_of
 
 log = logging.getLogger("hermes.pgvector")
 
 OFF_RECORD_MAX = 100_000
 LATE_SWITCHES_MAX = 1000
+# The length of all texts that are kept to see that a question is asked again.
+LAST_TURNS_CHARS_MAX = 4_000_000
 
 
 class HomeContext:
@@ -59,6 +62,7 @@ class HomeContext:
         self.person_key = PersonKey(state, person_key(home))
         self.off_record = sessions_off_record(state)
         self._late_switches: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
+        self._last_turns: LRUCache[tuple[str, str], Taken] = LRUCache(LAST_TURNS_CHARS_MAX, getsizeof=Taken.chars)
         self._warned = False
         self.turn_lock = threading.Lock()
         self.outages = Outages(state / "outages", settings.outage_after_s)
@@ -124,9 +128,33 @@ class HomeContext:
         with self.turn_lock:
             return self._late_switches.pop(marks[0], "")
 
+    def note_turn(self, theme: str, session_id: str, turn: Taken) -> None:
+        """Note the last turn of a session. The caller holds `turn_lock`.
+
+        It is of the home, because a messenger's next message may be taken by another provider object.
+        """
+        self._last_turns.pop((theme, session_id), None)
+        if any(turn.sides) and turn.chars() <= LAST_TURNS_CHARS_MAX:
+            self._last_turns[theme, session_id] = turn
+
+    def last_turn(self, theme: str, session_id: str) -> Taken | None:
+        """The last turn of a session that this process has handed over; None when it is not known."""
+        with self.turn_lock:
+            return self._last_turns.get((theme, session_id))
+
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""
         return self.person_key.name(lambda key: author_of(platform, user_id, person_key=key))
+
+    def author_in(self, theme: str, identity: Identity, speaker: str | None) -> dict[str, Any]:
+        """The pseudonym of the speaker in a chat room, whose theme does not say who speaks.
+
+        Where the host does not tell, it is that of who opened the session. None is one of several.
+        """
+        speaker = identity.user_id if speaker == "" else speaker
+        if not speaker or not reserved(theme) or not theme.startswith(ROOM):
+            return {}
+        return {"author": self.author(identity.platform, speaker)}
 
     def abandon(self) -> None:
         """Renew the locks in a forked child, where the threads that held them do not exist."""

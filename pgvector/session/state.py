@@ -77,6 +77,17 @@ class Save(NamedTuple):
     save_id: str
 
 
+class Taken(NamedTuple):
+    """A turn that was handed over on the record: its question, and its sides that are stored, the others empty."""
+
+    question: str
+    sides: tuple[str, str]
+
+    def chars(self) -> int:
+        """The length of its texts."""
+        return len(self.question) + sum(map(len, self.sides))
+
+
 class Turns:
     """The turn that was opened last, and what later hooks must know of earlier ones. Not thread-safe.
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
-from ..hosts.transcript import carried, exchanges
+from ..hosts.transcript import carried, exchanges, is_compressed
 from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Turn
 
@@ -59,6 +59,15 @@ def is_withdrawn(turn: Turn, messages: Messages) -> bool:
     since = [message for message in messages if message["written"] >= turn.began.timestamp()]
     asked = any(m["role"] == "user" and m["content"] == turn.question for m in withdrawn_messages(messages))
     return asked and bool(since) and not _remaining(since)
+
+
+def is_asked_again(sides: Pair, messages: Messages, keep: Keep) -> bool:
+    """Whether the question of this turn was asked again in its place, by the transcript up to the turn that asks it.
+
+    Hosts tell nothing of `/retry`. Of a compressed transcript nobody can say which turns are missing.
+    """
+    before = [keep(*pair) for pair in exchanges(messages)[:-1]]
+    return bool(messages) and not is_compressed(messages) and _key(sides) not in map(_key, before)
 
 
 def _key(turn: Pair) -> Pair:

@@ -420,6 +420,46 @@ def test_a_turn_that_waited_while_another_process_replayed_it_is_stored_once(
     assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
 
 
+RETRIED = "Which pump is in the cellar of the house?"
+FIRST, SECOND = "It is the old one, a P-12.", "It is the new one, a P-80."
+
+
+@pytest.mark.parametrize(
+    ("before", "platform", "left"),
+    [
+        pytest.param([], "cli", [RETRIED, SECOND], id="retried"),
+        pytest.param([(RETRIED, FIRST)], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="asked twice"),
+        # A client may send each question alone.
+        pytest.param([], "api_server", [RETRIED, FIRST, RETRIED, SECOND], id="client of the API"),
+        pytest.param([("[CONTEXT COMPACTION] Pumps.", "")], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="compressed"),
+    ],
+)
+def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
+    before: list[tuple[str, str]], platform: str, left: list[str], start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    take(talk(runtime, platform=platform), turn(0), (RETRIED, FIRST))
+    # A messenger's next message may be taken by another object.
+    one = talk(runtime, platform=platform)
+    one.take_back_retried(RETRIED, transcript(turn(0), *before, (RETRIED, SECOND)))
+    take(one, (RETRIED, SECOND))
+    assert stored(runtime, database) == texts(turn(0)) + left
+    one.end(transcript(turn(0), *before, (RETRIED, SECOND)))
+    assert stored(runtime, database) == texts(turn(0)) + left
+
+
+def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    take(one, (RETRIED, FIRST))
+    one.go_on("t", "s", anew=True)
+    one.take_back_retried(RETRIED, transcript((RETRIED, FIRST)))
+    take(one, (RETRIED, FIRST))
+    assert stored(runtime, database) == texts((RETRIED, FIRST), (RETRIED, FIRST))
+
+
 def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     take(talk(runtime), turn(1))

@@ -94,17 +94,24 @@ def test_a_resumed_session_goes_on_under_its_id(hermes: Hermes, model: ModelEndp
 
 
 @pytest.mark.slow
-def test_an_undone_turn_does_not_double_the_others(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
+def test_a_turn_that_is_undone_or_retried_does_not_double_the_others(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
     with hermes.chat() as chat:
         chat.ask("Which mountain is the highest of the Alps?")
         chat.ask("Which mountain is the highest of Texas?")
         chat.command("/undo")
         chat.ask("Which river flows through the city of Basel?")
+        asked = len(model.requests)
+        chat.command("/retry", settle=False)
+        rows.wait(lambda _: len(model.requests) > asked)
+        chat.settle()
         chat.leave()
     users = Counter(turn.content for turn in rows.turns() if turn.role == "user")
     assert users["Which mountain is the highest of the Alps?"] == 1
     assert users["Which river flows through the city of Basel?"] == 1
     assert max(users.values()) == 1
+    assert [turn.content[:9] for turn in rows.turns() if turn.role == "assistant"] == ["Answer 1:", "Answer 4:"]
     assert len({turn.session for turn in rows.turns()}) == 1
 
 

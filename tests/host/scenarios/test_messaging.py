@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import pytest
 from hostrig.hermes import Hermes
@@ -142,10 +143,11 @@ def test_persons_rooms_and_themes_of_one_gateway_keep_to_themselves_and_leave_no
 
 
 @pytest.mark.main_host("a")
-def test_a_turn_that_was_taken_back_in_a_messenger_is_withdrawn_with_the_next_message(
+def test_a_turn_that_was_taken_back_or_asked_again_in_a_messenger_is_withdrawn_with_the_next_message(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
-    model.script = saving
+    numbers = count(1)
+    model.script = lambda request: f"Answer {next(numbers)}, which nobody knew before: {asked(request)}."
     first, undone, last = (f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed"))
     with hermes.gateway(**messenger.environment) as gateway:
         for text in (first, undone):
@@ -154,8 +156,10 @@ def test_a_turn_that_was_taken_back_in_a_messenger_is_withdrawn_with_the_next_me
         messenger.write(ANN, "/undo", until="")
         messenger.write(ANN, last, until=last)
         rows.wait(lambda rows: [turn.content for turn in rows.turns() if turn.role == "user"] == [first, last])
+        messenger.write(ANN, "/retry", until="Answer 4")
+        rows.wait(lambda rows: any("Answer 4" in turn.content for turn in rows.turns()))
         gateway.stop()
-    assert [turn.content for turn in rows.turns()] == [first, answer_to(first), last, answer_to(last)]
+    assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 4"]
 
 
 @pytest.mark.slow
