@@ -11,7 +11,8 @@ from typing import Any
 
 from ..files import LastingMarks, mark_name
 from ..hosts.environment import scrubber
-from ..hosts.transcript import exchanges
+from ..hosts.runtime_messages import is_within_turn
+from ..hosts.transcript import exchanges, text_of
 from ..session import off_record
 from ..session.capture import Verdict
 from ..session.conversation import READ_ONLY_CONTEXTS
@@ -81,7 +82,7 @@ def _split(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """The messages from each question to the next one."""
     turn: list[dict[str, Any]] = []
     for message in messages:
-        if message["role"] == "user" and turn:
+        if message["role"] == "user" and turn and not is_within_turn(message, text_of(message["content"])):
             yield turn
             turn = []
         turn.append(message)

@@ -106,17 +106,22 @@ def is_correction(message: Mapping[str, Any], text: str) -> bool:
     return redirects or message.get("display_kind") == "steer" or text.lstrip().startswith(STEERING)
 
 
-def corrected(message: Mapping[str, Any], text: str) -> str:
-    """What a person said in a message to correct the turn that is running; empty in all others.
+def corrections(message: Mapping[str, Any], text: str) -> list[str]:
+    """What a person said in a message to correct the turn that is running; nothing in all others.
 
-    One host has a message of its own for it, the other one appends it to the result of a tool.
+    One host has a message of its own for it, the other one appends it to the result of a tool, which may get several.
     """
     role = message.get("role")
     appended = role == "tool" and text.endswith(STEERED)
     if not appended and (role != "user" or not is_correction(message, text)):
-        return ""
-    _, mark, rest = text.rpartition(STEERING)
-    return (rest.partition("]\n")[2] if mark else text).removesuffix(STEERED).strip()
+        return []
+    marked = [part.partition("]\n")[2].partition(STEERED)[0] for part in text.split(STEERING)[1:]]
+    return [said for said in map(str.strip, marked or [text]) if said]
+
+
+def is_within_turn(message: Mapping[str, Any], text: str) -> bool:
+    """Whether a message of the user's role belongs to the turn before it, and begins none."""
+    return is_inserted(text) or is_correction(message, text)
 
 
 def is_left_by_compression(text: str) -> bool:

@@ -65,9 +65,9 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     start = _start(recent, question)
     kind = runtime_messages.recorded_kind(messages, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
-    heard = (runtime_messages.corrected(message, text_of(message.get("content"))) for message in turn)
+    heard = (runtime_messages.corrections(message, text_of(message.get("content"))) for message in turn)
     told = {"kind": kind, "tools": _tools(turn, trusted), "saved": _saved_until(recent, start, trusted)}
-    return told | {"corrections": list(filter(None, heard))}
+    return told | {"corrections": list(chain.from_iterable(heard))}
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -208,9 +208,7 @@ def _begins_turn(message: Mapping[str, Any]) -> bool:
     if message.get("role") != "user":
         return False
     text = text_of(message.get("content"))
-    if runtime_messages.is_inserted(text) or runtime_messages.is_left_by_compression(text):
-        return False
-    if runtime_messages.is_correction(message, text):
+    if runtime_messages.is_within_turn(message, text) or runtime_messages.is_left_by_compression(text):
         return False
     return not is_summary(message, text) or bool(kept_with_summary(text))
 

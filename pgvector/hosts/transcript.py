@@ -40,12 +40,12 @@ def text_of(content: Any) -> str:
 
 
 def exchanges(
-    messages: Sequence[Mapping[str, Any]], replaces: Callable[[str], bool] | None = None
+    messages: Sequence[Mapping[str, Any]], correct: Callable[[str, str], str] | None = None
 ) -> list[tuple[str, str]]:
     """The (question, last answer) pairs of a transcript, without tool calls, their results and texts beside them.
 
-    Turns that the host began by itself are left out. What a person said to correct a turn stands in place of its
-    question where `replaces` says so.
+    Turns that the host began by itself are left out. A message by which a person corrects a turn belongs to it:
+    `correct` returns the question that the turn then has, of its question and what was said.
     """
     pairs: list[tuple[str, str]] = []
     by_host: set[int] = set()
@@ -54,16 +54,17 @@ def exchanges(
         if is_summary(message, text) or runtime_messages.is_left_by_compression(text):
             # Of an answer that was kept, the question is in the summary.
             text = kept_with_summary(text) if role == "user" else ""
-        said = runtime_messages.corrected(message, text) if replaces and pairs else ""
-        if said and replaces and replaces(said):
-            pairs[-1] = (said, pairs[-1][1])
-        elif role == "user" and not runtime_messages.is_inserted(text):
+        if role == "user" and not (pairs and runtime_messages.is_within_turn(message, text)):
             if text and runtime_messages.is_written_by_host(message, text):
                 by_host.add(len(pairs))
             # A message without words begins an exchange too: its answer is not the one of the question before.
             pairs.append((text, ""))
         elif role == "assistant" and pairs and not message.get("tool_calls") and is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
+        for said in runtime_messages.corrections(message, text) if correct and pairs else ():
+            if (question := correct(pairs[-1][0], said)) != pairs[-1][0]:
+                pairs[-1] = (question, pairs[-1][1])
+                by_host.discard(len(pairs) - 1)
     return [pair for place, pair in enumerate(pairs) if place not in by_host]
 
 

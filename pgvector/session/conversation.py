@@ -123,7 +123,8 @@ class Conversation:
         late = [question, *corrections] if off is None else corrections  # One host tells those with a picture only now.
         for switched in filter(off_record.switch, late):
             self._home.switch_late(self._marks(theme), switched)
-        off = off or any(map(off_record.unrecorded, late)) or (off is None and self._is_off(theme))
+        asked_off = off_record.unrecorded(question) or self._is_off(theme) if off is None else off
+        off = asked_off or any(map(off_record.silences, corrections))
         for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
@@ -270,8 +271,8 @@ class Conversation:
 
         A child may return long after it was sent, so none is stored once something was said off the record.
         """
-        stores = self._agent_context in self._settings.write_contexts
-        if not (task or result) or not stores or self._turns.any_off_record:
+        contexts = self._settings.write_contexts
+        if not (task or result) or self._agent_context not in contexts or self._turns.any_off_record:
             return
         theme, source = self._theme(), self.identity.source(self._speaker())
         if not self._is_off(theme) and self._home.capture.delegates(task, result, source):

@@ -69,7 +69,12 @@ def recorded(
     messages: Sequence[Mapping[str, Any]], *, ends_off: bool = False, gaps: bool = False
 ) -> list[tuple[str, str]]:
     """The (user, answer) pairs of a host's transcript, as `on_record`, without turns that were silenced meanwhile."""
-    return on_record(exchanges(messages, silences), ends_off=ends_off, gaps=gaps)
+    return on_record(exchanges(messages, _corrected), ends_off=ends_off, gaps=gaps)
+
+
+def _corrected(question: str, said: str) -> str:
+    """The question of a turn, or what was said later to silence it: an aside does not replace a switch."""
+    return said if silences(said) and not switch(question) else question
 
 
 def _switches_off(said: str) -> bool:

@@ -12,6 +12,7 @@ from hermes_memory_pgvector.session.off_record import (
     aside,
     notice,
     on_record,
+    recorded,
     switch,
     unrecorded,
 )
@@ -133,6 +134,21 @@ def test_what_was_said_off_the_record_is_not_in_a_transcript() -> None:
     # So is a middle that was compressed, with the message that took the session off the record once more.
     assert on_record([one, OFF, ON, two, ("", ""), three, ON]) == [one, two]
     assert on_record([one, ON, two, ON, three]) == [two, three]
+
+
+def test_a_turn_is_off_the_record_by_its_question_or_what_corrects_it() -> None:
+    steers = [{"role": "user", "content": said, "display_kind": "steer"} for said in (OFF[0], "off the record: 1234")]
+    one, two = (
+        [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        for question, answer in (("q1", "a1"), ("q2", "a2"))
+    )
+    on = {"role": "user", "content": ON[0]}
+    assert recorded([on, *one, *two, steers[1], *one]) == [("q1", "a1")] * 2
+    job = [{"role": "user", "content": "[IMPORTANT: Background process 1 ended]"}, one[1]]
+    assert recorded([on, *one, *job, steers[0], *two]) == [("q1", "a1")]
+    # What holds for one message takes no switch back.
+    for order in (steers, steers[::-1]):
+        assert recorded([on, *one, *two, *order, *one, on, *two]) == [("q1", "a1"), ("q2", "a2")]
 
 
 @given(st.lists(st.sampled_from([OFF, ON, ("", "")]), max_size=10), st.integers(0, 9), st.integers(0, 9))

@@ -581,6 +581,57 @@ def test_a_turn_that_is_taken_off_the_record_while_it_runs_is_not_stored(
     assert stored(runtime, database) == [*expected, *texts(turn(4))]
 
 
+def corrected(turn: tuple[str, str], *said: str, rows: bool) -> list[dict[str, Any]]:
+    """The messages of a turn that a person corrects twice: in rows of their own, or in the result of one tool."""
+    marked = [f"{MARK}\n{text}\n[/OUT-OF-BAND USER MESSAGE]" for text in said]
+    steers = [{"role": "user", "content": text, "display_kind": "steer"} for text in marked] if rows else []
+    result = "42%" if rows else "\n\n".join(["42%", *marked])
+    return [
+        {"role": "user", "content": turn[0]},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "terminal"}, "id": "1"}]},
+        {"role": "tool", "tool_call_id": "1", "content": result}, *steers, {"role": "assistant", "content": turn[1]},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (turn(2)[0], ("off the record: my PIN is 1234", "and hurry please")),
+        (turn(2)[0], ("and hurry please", "off the record: my PIN is 1234")),
+        ("off the record: my PIN is 1234", ("and hurry please",)),
+    ],
+)
+@with_and_without_row_security
+def test_a_turn_off_the_record_stays_so_when_it_is_corrected_once_more(
+    start: Callable[..., Runtime], database: str, question: str, said: tuple[str, ...], rows: bool
+) -> None:
+    runtime, silenced = start(), (question, turn(2)[1])
+    messages = [*transcript(turn(1)), *corrected(silenced, *said, rows=rows)]
+    one = talk(runtime)
+    take(one, turn(1))
+    one.open_turn(question)
+    one.take_turn(*silenced, **read_turn(messages, question))
+    take(one, turn(3))
+    for conversation in (one, talk(runtime)):
+        conversation.end([*messages, *transcript(turn(3))])
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("said", ["and hurry please", "on the record"])
+def test_a_turn_that_is_corrected_is_stored_with_its_question(
+    start: Callable[..., Runtime], database: str, said: str, rows: bool
+) -> None:
+    runtime, messages = start(), corrected(turn(1), said, rows=rows)
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
+    one.take_turn(*turn(1), **read_turn(messages, turn(1)[0]))
+    assert stored(runtime, database) == texts(turn(1))
+    talk(runtime, "missed").end(corrected(turn(2), said, rows=rows))
+    assert stored(runtime, database) == texts(turn(1), turn(2))
+
+
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize(
     ("action", "told"),

@@ -126,6 +126,28 @@ def test_all_sessions_come_with_their_dates_and_titles(
     assert len(sql(database)) == 6
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("[System: Your previous response was truncated. Continue where you left off.]", None),
+        ("[OUT-OF-BAND USER MESSAGE — by the user]\nand hurry\n[/OUT-OF-BAND USER MESSAGE]", "steer"),
+    ],
+)
+def test_a_message_in_the_midst_of_a_turn_begins_none(
+    bring: Callable[..., Outcome], record: Record, database: str, said: str, kind: str | None
+) -> None:
+    record.say("s1", 1, 2)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set id = id + 1 where role = 'assistant' and content = ?", (turn(2)[1],))
+        values = ("s1", "user", said, kind, SAID_AT.timestamp() + 120)
+        host.execute(
+            "insert into messages (id, session_id, role, content, display_kind, timestamp) values (4, ?, ?, ?, ?, ?)",
+            values,
+        )
+    assert bring().code == 0
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *turn(2)]
+
+
 def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
