@@ -66,6 +66,8 @@ DISPLAY_KINDS = frozenset({
     "internal_notification", "hidden", "async_delegation_complete", "process_complete", "model_switch",
     "personality_switch",
 })  # fmt: skip
+# How hosts say before the words of a message how many pictures it has.
+PICTURES = re.compile(r"\[\d+ images?\] ?")
 ROWS_MAX = 2000
 NOTES_MAX = 20
 _NOTE_END = re.compile(r"\](?=[ \t]*(\n|$))")
@@ -81,16 +83,25 @@ def mark_of(message: object) -> str:
 
 
 def written(message: str) -> str:
-    """What a person wrote of a message, perhaps behind the name of the speaker, without what a host puts before it."""
-    text = message.lstrip()
+    """What a person wrote of a message, perhaps behind the name of the speaker, without what a host puts before it.
+
+    The note of how many pictures a message has stays before it.
+    """
+    text = message.strip()
+    pictures = PICTURES.match(text)
+    if pictures:
+        return f"{pictures[0]}{written(text[pictures.end() :])}".strip()
     if text.startswith("["):
-        text = text.rpartition(NEW_MESSAGE)[2]
+        text = text.rpartition(NEW_MESSAGE)[2].lstrip()
     for _ in range(NOTES_MAX):
-        # A reply quotes a text that may have brackets.
-        end = text.find('"]\n' if text.startswith(REPLY) else "]\n") if text.startswith(PREFIXES) else -1
-        if end < 0:
+        if not text.startswith(PREFIXES):
             break
-        text = text[text.index("\n", end) :].lstrip()
+        # A reply quotes a text that may have brackets.
+        end = '"]' if text.startswith(REPLY) else "]"
+        before, found, rest = text.partition(f"{end}\n")
+        if not found and not before.endswith(end):
+            break
+        text = rest.lstrip()
     return text
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..hosts.runtime_messages import mark_of
+from ..hosts.runtime_messages import mark_of, written
 from ..hosts.transcript import text_of
 from ..settings import Settings
 from ..text.cleaning import clean, without_recalled
@@ -62,11 +62,11 @@ class Capture:
         whole = self._why_no_turn(user, context, kind)
         if whole:
             return Verdict(reasons={"user": whole, "assistant": whole})
-        return self._sides(_said(user), _said(assistant), source, most=False)
+        return self._sides(written(_said(user)), _said(assistant), source, most=False)
 
     def possible(self, user: str, assistant: str, source: Source) -> Verdict:
         """What may have been stored of a turn that is in the host's record, whoever wrote it."""
-        return self._sides(_said(user), _said(assistant), source, most=True)
+        return self._sides(written(_said(user)), _said(assistant), source, most=True)
 
     def _sides(self, user: str, assistant: str, source: Source, *, most: bool) -> Verdict:
         rulings = self._rulings(user, assistant, source, most=most)

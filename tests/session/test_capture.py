@@ -57,6 +57,38 @@ def test_a_real_message_is_stored_and_recalls(text: str) -> None:
     assert not capture.small_talk(text)
 
 
+QUOTE = '[Replying to: "Bob says [in private]:\nthe door code is 4711"]'
+FILE = "[The user sent a document: 'lease.pdf'. It is saved at: /home/ann/.hermes/cache/lease.pdf. Read it.]"
+PICTURE = "[The user sent an image~ Here's what I can see:\nA cat.]\n[If you need a closer look, use /home/ann/a.jpg ~]"
+ROOM = "[Recent channel messages]\n[Bob] Ann never pays her rent.\n\n[New message]"
+
+
+@pytest.mark.parametrize("before", [QUOTE, FILE, PICTURE, ROOM, f"{QUOTE}\n\n{FILE}\n\n{ROOM}", "[System note: go on.]"])
+@pytest.mark.parametrize("pictures", ["", "[2 images] "])
+@pytest.mark.parametrize("speaker", ["", "[Ann] "])
+def test_only_what_a_person_wrote_is_stored_of_a_message(before: str, pictures: str, speaker: str) -> None:
+    rules, source = Capture(Settings()), Source()
+    said = f"{speaker}Where is the old lease [of 2019]?"
+    for judge in (rules.turn, rules.possible):
+        assert judge(f"{pictures}{before}\n\n{said}", ANSWER, source).sides == (f"{pictures}{said}", ANSWER)
+
+
+@pytest.mark.parametrize("message", [FILE, f"{FILE}\n\n", PICTURE, "[The user sent a voice message: /home/ann/a.ogg]"])
+def test_of_a_message_without_words_only_the_answer_is_stored(message: str) -> None:
+    assert Capture(Settings()).turn(message, ANSWER, Source()).sides == ("", ANSWER)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"The recording of a voice, in words."', "[Ann] I moved to Bonn.", "See [1]\n[2] and", "[ERROR] it fails\n\nwhy?",
+        "[The user sent me a letter, and I answered", "a [1]\n\n[New message]\nas it looks in a log",
+    ],
+)  # fmt: skip
+def test_what_a_person_wrote_in_brackets_is_stored(said: str) -> None:
+    assert Capture(Settings()).turn(said, ANSWER, Source()).sides == (said, ANSWER)
+
+
 def test_a_turn_too_short_is_not_stored_at_all() -> None:
     assert capture.worth_storing("which port?", "5432", 40) == ("", "")
     assert capture.worth_storing("which port?", "5432", 10) == ("which port?", "5432")
