@@ -382,6 +382,23 @@ def test_an_old_pgvector_is_refused_with_the_remedy(empty_database: str) -> None
         migrations.migrate(empty_database)
 
 
+def test_an_upgrade_is_not_made_beside_the_tables(empty_database: str, copied_files: Path) -> None:
+    """A schema with the name of the administrator, which Postgres looks into first, may have come since."""
+    last = sorted(copied_files.iterdir())[-1]
+    last.unlink()
+    migrations.migrate(empty_database, folder=copied_files)
+    user = conninfo_to_dict(empty_database)["user"]
+    run(empty_database, f'CREATE SCHEMA "{user}"')
+    with pytest.raises(SchemaNotApplied, match="the memory is in schema public, but") as refused:
+        migrations.migrate(empty_database)
+    remedy = re.search(r"ALTER ROLE [^;]+", str(refused.value))
+    assert remedy
+    run(empty_database, remedy[0])
+    assert migrations.migrate(empty_database) == [last.stem]
+    made = "SELECT DISTINCT pronamespace::regnamespace::text FROM pg_proc WHERE proname ~ '^(prune_)?memory_'"
+    assert rows(empty_database, made) == [("public",)]
+
+
 @not_on_citus.bare_database
 def test_an_extension_outside_the_search_path_is_named(empty_database: str) -> None:
     run(empty_database, "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")

@@ -122,6 +122,7 @@ def check_server(connection: Connection) -> None:
 
     Raises SettingsError when a database without our schema has another encoding than UTF8: another one has to be used.
     """
+    _check_place(connection)
     number, schema, may_create, installed, available, home, visible, encoding, new = fetch(
         connection,
         """SELECT current_setting('server_version_num')::int, current_schema(),
@@ -158,6 +159,24 @@ def check_server(connection: Connection) -> None:
         raise SchemaNotApplied(
             f"pgvector is installed in schema {home!r}, which is not on the search_path; as its owner run: "
             f"ALTER DATABASE {database} SET search_path = {schema}, {home}"
+        )
+
+
+def _check_place(connection: Connection) -> None:
+    """Raise SchemaNotApplied when what a migration makes would be in another schema than the tables."""
+    own = fetch(
+        connection,
+        """SELECT quote_ident(nspname), quote_ident(current_schema()), quote_ident(current_user),
+                  quote_ident(current_database()), current_setting('search_path')
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE c.oid = to_regclass('hermes_pgvector_migrations') AND nspname <> current_schema()""",
+    )
+    if own:
+        home, first, user, database, path = own
+        raise SchemaNotApplied(
+            f"the memory is in schema {home}, but what a migration makes for role {user} would be in {first}, which is "
+            f"before it on the search_path; in psql run: ALTER ROLE {user} IN DATABASE {database} SET search_path = "
+            f"{home}, {path}; then run migrate again"
         )
 
 
