@@ -253,14 +253,15 @@ def _add_person(commands: Commands) -> None:
     link = add(actions, "link", "join accounts, which are asked for, and their rows", "person:link")
     unlink = add(actions, "unlink", "separate accounts, which are asked for, and their rows", "person:unlink")
     for action in (link, unlink):
-        action.add_argument("--profile", default="", metavar="P", help="the accounts' profile (default: this home's)")
+        text = "the accounts' profile (default: this home's)"
+        action.add_argument("--profile", action=Filled, default="", metavar="P", help=text)
         action.add_argument("--yes", action="store_true", help="ask for the accounts only, not whether to go on")
 
 
 def _add_mcp(commands: Commands) -> None:
     mcp = add(commands, "mcp", "serve the memory to MCP clients, over stdin and stdout or over HTTP", "mcp:serve")
     text = "the theme to serve (default: that of an agent in a terminal); give it again for others that may be read"
-    mcp.add_argument("--theme", action="append", default=[], metavar="T", help=text)
+    mcp.add_argument("--theme", action=Filled, default=[], metavar="T", help=text)
     text = "serve clients that have a token, over HTTP on this machine; the token says the theme"
     mcp.add_argument("--http", action="store_true", help=text)
     mcp.add_argument("--host", default="127.0.0.1", metavar="H", help="the address of --http (default 127.0.0.1)")
@@ -269,9 +270,10 @@ def _add_mcp(commands: Commands) -> None:
     actions = token.add_subparsers(dest="action", metavar="ACTION")
     adding = add(actions, "add", "make a token and print it, once", "mcp:add_token")
     text = "the theme that its client reads and writes; give it again for others that it may read"
-    adding.add_argument("--theme", action="append", required=True, metavar="T", help=text)
+    adding.add_argument("--theme", action=Filled, default=[], required=True, metavar="T", help=text)
     adding.add_argument("--name", default="", metavar="N", help="a name to recognise it by")
-    adding.add_argument("--expires", default="", metavar="TIME", help="a time span (90d), a date or never (default)")
+    text = "a time span (90d), a date or never (default)"
+    adding.add_argument("--expires", action=Filled, default="", metavar="TIME", help=text)
     add(actions, "list", "list the tokens, without their secrets", "mcp:list_tokens")
     revoke = add(actions, "revoke", "delete a token; its client gets no answer any more", "mcp:revoke_token")
     revoke.add_argument("id", metavar="ID", help="its id or its name")

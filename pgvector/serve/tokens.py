@@ -83,7 +83,9 @@ class Tokens:
         """Delete the token with this id or name. Raises BadArgument, SettingsError and Unavailable."""
         with locked_folder(self._path.parent):
             there = self.all()
-            found = [token for token in there if token.id == name] or [token for token in there if token.name == name]
+            # A token without a name is revoked by its id.
+            named = [token for token in there if name and token.name == name]
+            found = [token for token in there if token.id == name] or named
             if len(found) != 1:
                 what = f"{len(found)} tokens have the name" if found else "there is no token"
                 raise BadArgument(f"{what} {name[:60]!r}; give an id that hermes-pgvector mcp token list shows")

@@ -101,6 +101,13 @@ def test_the_name_of_two_tokens_revokes_neither(kept: Tokens, tmp_path: Path) ->
     assert len(kept.all()) == 2
 
 
+def test_an_empty_name_revokes_no_token(kept: Tokens) -> None:
+    kept.add(["garden"], "", "")
+    with pytest.raises(BadArgument, match="there is no token ''"):
+        kept.revoke("")
+    assert len(kept.all()) == 1
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"tokens": [{}]}', '{"tokens": [{"themes": 1}]}', '{"tokens": 1}'])
 def test_a_damaged_file_opens_nothing_and_says_so(kept: Tokens, tmp_path: Path, content: str) -> None:
     _, secret = kept.add(["garden"], "", "")

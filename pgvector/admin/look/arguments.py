@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, add, number
+from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, Filled, add, number
 
 LIMIT_MAX = 1000
 
@@ -68,12 +68,12 @@ def _add_rows(commands: Commands) -> None:
     show.add_argument("--context", type=number(0, 20), default=2, metavar="N", help=text)
     entry = add(commands, "add", "add an entry, as an agent does by remember", "look.adding:add")
     entry.add_argument("text", help="the text; - reads the standard input")
-    entry.add_argument("--theme", required=True, metavar="T", help="the theme that gets it")
+    entry.add_argument("--theme", action=Filled, default="", required=True, metavar="T", help="the theme that gets it")
     text = "like a line of MEMORY.md (memory, the default) or of USER.md (user)"
     entry.add_argument("--target", choices=("memory", "user"), default="memory", help=text)
     entry.add_argument("--tag", action="append", default=[], metavar="TAG", help="a tag; give it again for others")
     text = "a value to keep with it; give it again for others"
     entry.add_argument("--metadata", action="append", default=[], metavar="K=V", help=text)
     text = "when it expires: a time span (14d), a date, or never (default)"
-    entry.add_argument("--expires", default="", metavar="TIME", help=text)
+    entry.add_argument("--expires", action=Filled, default="", metavar="TIME", help=text)
     entry.add_argument("--sync", action="store_true", help="wait until it is stored")
