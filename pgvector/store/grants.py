@@ -23,7 +23,9 @@ class Grant:
 
 
 def pattern_of(name: str) -> str:
-    """The pattern in its normal form. Raises BadArgument for a `*` elsewhere than at its end."""
+    """The pattern in its normal form. Raises BadArgument for an empty one, and for a `*` elsewhere than at its end."""
+    if not name.strip():
+        raise BadArgument(f"the pattern {name!r} is empty; name a theme, or give `*` for all")
     pattern = normalise(name)
     if pattern != "**" and is_pattern(pattern.removesuffix("*")):
         raise BadArgument(f"{name!r} is no theme, no beginning with `*` behind it, and neither `*` nor `**`")

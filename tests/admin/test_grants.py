@@ -138,7 +138,10 @@ def test_grants_are_listed_added_and_removed(run: Callable[..., Outcome], role: 
     assert run("grants", "remove", role, "billing").code == 0
     assert run("grants", "remove", role, "billing").code == 3
     assert run("grants", "list", "nobody").out == "no login has a grant\n"
-    for wrong in (["add", role, "a*b"], ["add", role, "a**"], ["add", role, "a?"], ["add", "no_such_role", "a"]):
+    for wrong in (
+        ["add", role, "a*b"], ["add", role, "a**"], ["add", role, "a?"], ["add", "no_such_role", "a"],
+        ["add", role, ""], ["remove", role, " "],
+    ):  # fmt: skip
         assert run("grants", *wrong).code == 2, wrong
     assert "list the grants" in run("grants").shown
 
