@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from ..errors import SettingsError
@@ -69,7 +70,7 @@ def _set_up_roles(
         _secure(connection, console, role, args.reader_role, on=args.row_security)
     state = verification.verify(connection)
     if state.row_security:
-        _name_blind(connection, console, role, args.reader_role)
+        _name_blind(connection, console)
     return state
 
 
@@ -106,14 +107,13 @@ def _secure(connection: Connection, console: Console, role: str | None, reader: 
     console.say("row security is on: each login sees the themes that its grants hold")
 
 
-def _name_blind(connection: Connection, console: Console, *logins: str | None) -> None:
-    """Say which of the logins see nothing, because they have no grants."""
-    for login in filter(None, logins):
-        if row_security.sees_nothing(connection, login):
-            console.say(
-                f"row security is on and role {login} has no grants, so it sees and stores nothing: "
-                f"hermes-pgvector grants add {login} '*'"
-            )
+def _name_blind(connection: Connection, console: Console) -> None:
+    """Say which logins see nothing, because they have no grants."""
+    for login in row_security.blind_logins(connection):
+        console.say(
+            f"row security is on and role {login} has no grants, so it sees and stores nothing: "
+            f"hermes-pgvector grants add {shlex.quote(login)} '*'"
+        )
 
 
 def _older(dsn: str, console: Console, *, force: bool) -> list[clients.OldConnection]:

@@ -178,12 +178,16 @@ def test_a_group_has_no_grants_because_its_members_would_not_have_them(
     assert granted(run) == []
 
 
-def test_migrate_says_of_a_new_login_that_it_sees_nothing(run: Callable[..., Outcome], role: str) -> None:
-    assert "no grants" not in run("migrate", "--runtime-role", role).err
-    assert run("migrate", "--row-security").code == 0
+def test_migrate_names_each_login_that_sees_nothing(run: Callable[..., Outcome], role: str) -> None:
+    told = f"role {role} has no grants, so it sees and stores nothing"
+    assert "no grants" not in run("migrate", "--row-security").err
     outcome = run("migrate", "--runtime-role", role)
     assert outcome.code == 0
-    assert f"role {role} has no grants, so it sees and stores nothing" in outcome.err
+    assert told in outcome.err
+    # Also one that is not named.
+    assert told in run("migrate").err
+    assert "no grants" not in run("migrate", "--no-row-security").err
+    assert told in run("migrate", "--row-security").err
     assert run("grants", "add", role, "*").code == 0
     assert "no grants" not in run("migrate", "--runtime-role", role).err
 

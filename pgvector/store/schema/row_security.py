@@ -59,9 +59,10 @@ def is_group(connection: Connection, role: str) -> bool:
     return bool(fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s AND NOT rolcanlogin", [role]))
 
 
-def sees_nothing(connection: Connection, login: str) -> bool:
-    """Whether a role that can log in has no grant, and needs one."""
-    return bool(fetch(connection, _BLIND, [login]))
+def blind_logins(connection: Connection) -> list[str]:
+    """The logins that may read the turns and have no grant, but need one."""
+    found: list[str] = fetch(connection, _BLIND)[0]
+    return found
 
 
 def flaws(connection: Connection) -> list[str]:
@@ -93,9 +94,10 @@ _PERSONS: LiteralString = """
       ON CONFLICT DO NOTHING $$, name, array_to_string(columns, ', '))
     FROM memory_themed_tables()"""
 _BLIND: LiteralString = """
-    SELECT 1 FROM pg_roles r, pg_class c
-    WHERE r.rolname = %s AND r.rolcanlogin AND NOT r.rolbypassrls
-      AND c.oid = 'conversations'::regclass AND NOT pg_has_role(r.oid, c.relowner, 'USAGE')
+    SELECT coalesce(array_agg(r.rolname::text ORDER BY r.rolname), '{}')
+    FROM pg_roles r, pg_class c
+    WHERE r.rolcanlogin AND NOT r.rolbypassrls AND c.oid = 'conversations'::regclass
+      AND has_table_privilege(r.oid, c.oid, 'SELECT') AND NOT pg_has_role(r.oid, c.relowner, 'USAGE')
       AND NOT EXISTS (SELECT FROM memory_theme_grants WHERE login = r.rolname)"""
 _FLAWS: LiteralString = """
     SELECT array(
