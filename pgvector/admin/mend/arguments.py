@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
     text = "its new name, or the theme that it becomes a part of"
     remap.add_argument("new", nargs="?", default="", metavar="NEW", help=text)
     text = "let this old name be a theme of its own again; the rows stay"
-    remap.add_argument("--release", default="", metavar="OLD", help=text)
+    remap.add_argument("--release", action=Filled, default="", metavar="OLD", help=text)
     text = "all themes that are named like persons, to the hashes that hash_personal_keys makes"
     remap.add_argument("--personal", action="store_true", help=text)
     add_consent(remap)

@@ -35,10 +35,10 @@ def remap(home: Path, console: Console, args: argparse.Namespace) -> int:
         if args.old:
             raise BadArgument("--release takes one old name, and no other names")
         return _release(home, console, normalise(args.release))
-    if not args.old:
+    if not (args.old or args.new):
         return _list(home, console)
-    if not args.new:
-        raise BadArgument("name the new theme, too: hermes-pgvector remap OLD NEW")
+    if not (args.old.strip() and args.new.strip()):
+        raise BadArgument("name the theme and its new name, neither of them empty: hermes-pgvector remap OLD NEW")
     console.check_consent(args)
     return _rename(home, console, args, normalise(args.old), normalise(args.new))
 

@@ -138,8 +138,11 @@ def test_what_would_show_private_rows_to_others_is_refused(
     for old, new in names:
         refused = command("remap", old, new, "--yes")
         assert (refused.code, refused.out) == (1, ""), (old, new)
-    for wrong in (["ops", "OPS", "--yes"], ["ops"], ["ops", "new", "--json"], ["a", "b", "--release", "c"]):
-        assert command("remap", *wrong).code == 2
+    for wrong in (
+        ["ops", "OPS", "--yes"], ["ops"], ["ops", "new", "--json"], ["a", "b", "--release", "c"], ["", "new", "--yes"],
+        [" ", "new", "--yes"], ["ops", " ", "--yes"], ["--release", ""],
+    ):  # fmt: skip
+        assert command("remap", *wrong).code == 2, wrong
     assert command("remap").out == "no theme was renamed\n"
 
 
