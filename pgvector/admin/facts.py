@@ -128,7 +128,9 @@ def purge(home: Path, console: Console, args: argparse.Namespace) -> int:
         answer = tools.purge(runtime, wanted, caller)
     console.data(answer)
     if "purged" in answer:
-        console.show(f"{counted(answer['purged'], 'fact')} of theme {answer['theme']} deleted")
+        # None when counting them before took too long.
+        number = "facts" if answer["purged"] is None else counted(answer["purged"], "fact")
+        console.show(f"{number} of theme {answer['theme']} deleted")
         if "left" in answer:
             console.say(f"{counted(answer['left'], 'fact')} left; run the command again")
     else:

@@ -88,6 +88,17 @@ def test_a_purge_says_what_it_leaves(facts: Callable[..., Outcome], monkeypatch:
     assert "1 fact left; run the command again" in done.err
 
 
+def test_a_purge_whose_facts_were_not_counted_in_time_says_so_without_a_number(
+    facts: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_memory_pgvector.tools.facts._beforehand", lambda *_: None)
+    for value in ("1", "2"):
+        facts("write", f"V[port]: {value}")
+    done = facts("purge", "--yes")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "facts of theme default deleted"), done.err
+    assert facts("list", "--status", "superseded", "--json").document["facts"] == []
+
+
 def test_a_purge_with_json_needs_yes(facts: Callable[..., Outcome]) -> None:
     refused = facts("purge", "--json")
     assert (refused.code, refused.out) == (2, "")
