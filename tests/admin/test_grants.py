@@ -178,6 +178,19 @@ def test_a_group_has_no_grants_because_its_members_would_not_have_them(
     assert granted(run) == []
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("add", "billing"), ("remove", "billing")], ids=" ".join)
+def test_the_role_of_agents_is_told_to_name_an_administrator(
+    run: Callable[..., Outcome], database: str, role: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("migrate", "--runtime-role", role).code == 0
+    monkeypatch.delenv("HERMES_PGVECTOR_ADMIN_DSN")
+    action, *patterns = arguments
+    outcome = run("grants", action, role, *patterns)
+    assert outcome.code == 1
+    assert "run it as an administrator: --dsn postgresql://ADMIN@HOST/DATABASE" in outcome.err
+    assert "migrate --dsn" not in outcome.err
+
+
 def test_migrate_names_each_login_that_sees_nothing(run: Callable[..., Outcome], role: str) -> None:
     told = f"role {role} has no grants, so it sees and stores nothing"
     assert "no grants" not in run("migrate", "--row-security").err

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ...settings import load
 from ...store import grants
-from ...store.connection.database import Connection
+from ...store.schema import verification
+from ...store.schema.preflight import Connection, admin_connection
 from ...text.sanitize import safe_line
 from ..console import ATTENTION, Console, local_time, rows_table
-from ..database import administrators_database
+from ..database import administrators_dsn
 
 GRANTS_MAX, NAME_CHARS_MAX = 10_000, 200
 OFF = "row security is off, so all logins see all themes: hermes-pgvector migrate --row-security"
@@ -60,11 +61,8 @@ def remove(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 @contextmanager
 def _owner(home: Path, console: Console, dsn: str) -> Iterator[Connection]:
-    settings = load(home)
-    with (
-        administrators_database(settings, home, console, dsn) as database,
-        database.connection() as connection,
-    ):
-        if not database.verify(connection).row_security:
+    target, embedded = administrators_dsn(load(home), home, console, dsn)
+    with admin_connection(target) as connection:
+        if not verification.verify(connection, "hermes-pgvector server start" if embedded else "").row_security:
             console.say(OFF)
         yield connection
