@@ -178,6 +178,13 @@ def test_a_group_has_no_grants_because_its_members_would_not_have_them(
     assert granted(run) == []
 
 
+def test_the_list_shows_each_pattern_as_it_was_granted(run: Callable[..., Outcome], role: str) -> None:
+    for pattern in ("*", "**", "dm-*", "billing"):
+        assert run("grants", "add", role, pattern).code == 0
+    shown = [line.split()[-1] for line in run("grants", "list", role).out.splitlines()[1:]]
+    assert sorted(shown) == ["*", "**", "billing", "dm-*"]
+
+
 @pytest.mark.parametrize("arguments", [("list",), ("add", "billing"), ("remove", "billing")], ids=" ".join)
 def test_the_role_of_agents_is_told_to_name_an_administrator(
     run: Callable[..., Outcome], database: str, role: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

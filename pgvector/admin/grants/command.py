@@ -11,7 +11,7 @@ from ...settings import load
 from ...store import grants
 from ...store.schema import verification
 from ...store.schema.preflight import Connection, admin_connection
-from ...text.sanitize import safe_line
+from ...text.sanitize import safe_line, visible
 from ..console import ATTENTION, Console, local_time, rows_table
 from ..database import administrators_dsn
 
@@ -31,7 +31,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
             "login": safe_line(grant.login, NAME_CHARS_MAX),
             "since": local_time(grant.granted_at),
             "how": "met first" if grant.admitted else "granted",
-            "themes": safe_line(grant.pattern, NAME_CHARS_MAX),
+            "themes": visible(grant.pattern),  # `safe_line` takes a lone `*` for a bullet
         }
         for grant in found
     ]
