@@ -88,9 +88,12 @@ def written(message: str) -> str:
     The note of how many pictures a message has stays before it.
     """
     text = message.strip()
-    pictures = PICTURES.match(text)
-    if pictures:
-        return f"{pictures[0]}{written(text[pictures.end() :])}".strip()
+    found = PICTURES.match(text)
+    pictures = found[0] if found else ""
+    return f"{pictures}{_without_notes(text[len(pictures) :].lstrip())}".strip()
+
+
+def _without_notes(text: str) -> str:
     if text.startswith("["):
         text = text.rpartition(NEW_MESSAGE)[2].lstrip()
     for _ in range(NOTES_MAX):

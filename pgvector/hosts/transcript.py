@@ -61,8 +61,8 @@ def exchanges(
             pairs.append((text, ""))
         elif role == "assistant" and pairs and not message.get("tool_calls") and is_answer(text):
             pairs[-1] = (pairs[-1][0], text)
-        for said in runtime_messages.corrections(message, text) if correct and pairs else ():
-            if (question := correct(pairs[-1][0], said)) != pairs[-1][0]:
+        for said in runtime_messages.corrections(message, text) if pairs else ():
+            if correct and (question := correct(pairs[-1][0], said)) != pairs[-1][0]:
                 pairs[-1] = (question, pairs[-1][1])
                 by_host.discard(len(pairs) - 1)
     return [pair for place, pair in enumerate(pairs) if place not in by_host]

@@ -60,10 +60,11 @@ def test_a_real_message_is_stored_and_recalls(text: str) -> None:
 QUOTE = '[Replying to: "Bob says [in private]:\nthe door code is 4711"]'
 FILE = "[The user sent a document: 'lease.pdf'. It is saved at: /home/ann/.hermes/cache/lease.pdf. Read it.]"
 PICTURE = "[The user sent an image~ Here's what I can see:\nA cat.]\n[If you need a closer look, use /home/ann/a.jpg ~]"
-ROOM = "[Recent channel messages]\n[Bob] Ann never pays her rent.\n\n[New message]"
+OTHERS = "[Recent channel messages]\n[Bob] Ann never pays her rent.\n\n[New message]"
+ALL = f"{QUOTE}\n\n{FILE}\n\n{OTHERS}"
 
 
-@pytest.mark.parametrize("before", [QUOTE, FILE, PICTURE, ROOM, f"{QUOTE}\n\n{FILE}\n\n{ROOM}", "[System note: go on.]"])
+@pytest.mark.parametrize("before", [QUOTE, FILE, PICTURE, OTHERS, ALL, "[System note: go on.]"])
 @pytest.mark.parametrize("pictures", ["", "[2 images] "])
 @pytest.mark.parametrize("speaker", ["", "[Ann] "])
 def test_only_what_a_person_wrote_is_stored_of_a_message(before: str, pictures: str, speaker: str) -> None:
@@ -81,7 +82,8 @@ def test_of_a_message_without_words_only_the_answer_is_stored(message: str) -> N
 @pytest.mark.parametrize(
     "said",
     [
-        '"The recording of a voice, in words."', "[Ann] I moved to Bonn.", "See [1]\n[2] and", "[ERROR] it fails\n\nwhy?",
+        '"The recording of a voice, in words."', "[Ann] I moved to Bonn.", "See [1]\n[2] and",
+        "[ERROR] it fails\n\nwhy?", ("[1 image] " * 3000).strip(),
         "[The user sent me a letter, and I answered", "a [1]\n\n[New message]\nas it looks in a log",
     ],
 )  # fmt: skip
