@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Outside
+from .runtime_messages import ATTACHMENT
 
 THIRD_PARTIES = "third parties"
 # Sources of texts by which somebody else may speak: results of tools, other agents, imported rows.
@@ -23,9 +24,10 @@ def source_of(role: str, metadata: Mapping[str, Any]) -> str:
     """The source of a turn with this role, or of an entry, whose role is empty.
 
     `user` for what a person said, `assistant` for an answer, `tools` for one that was made with files and commands of
-    the agent's machine, `third parties` for an answer or an entry that was made with results of any other tools,
-    `agent` for a task of a child agent and its result, `import`, `mcp` for an entry of an MCP client. Other entries
-    come from the `memory tool`, a `file`, `remember`, `undo`, or the `database` (put in by hand).
+    the agent's machine, `third parties` for an answer or an entry that was made with results of any other tools and for
+    a message with the text of a file, `agent` for a task of a child agent and its result, `import`, `mcp` for an entry
+    of an MCP client. Other entries come from the `memory tool`, a `file`, `remember`, `undo`, or the `database` (put in
+    by hand).
     """
     if "delegated_to" in metadata:
         return "agent"
@@ -38,9 +40,11 @@ def source_of(role: str, metadata: Mapping[str, Any]) -> str:
         return origin or ("memory tool" if metadata.keys() - {"released"} else "database")
     if origin == "import":
         return origin
-    if role != "assistant" or not metadata.get("tools"):
+    tools = metadata.get("tools")
+    if role == "user" and isinstance(tools, list) and ATTACHMENT in tools:
+        return THIRD_PARTIES
+    if role != "assistant" or not tools:
         return role
-    tools = metadata["tools"]
     return "tools" if isinstance(tools, list) and LOCAL_TOOLS.issuperset(map(str, tools)) else THIRD_PARTIES
 
 

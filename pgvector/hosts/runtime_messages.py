@@ -53,12 +53,21 @@ COMPRESSED = (
 )
 # A note to the model; what follows it was said by a person.
 NOTES = ("[System note:", "[System:", "[SYSTEM NOTICE")
-# What gateways put before what a person wrote: the message that it replies to, its id, files, pictures and recordings.
+# What hosts put before what a person wrote: the message that it replies to, its id, files, pictures and recordings.
 REPLY = "[Replying to"
+PICTURE = ("[The user sent an image", "[The user attached an image")
+# What follows the description of a picture, which may have any text.
+LOOK = ("[If you need a closer look,", "[You can examine it with ")
 PREFIXES = (
-    REPLY, "[Triggering message id:", "[The user sent ", "[If you need a closer look,",
+    REPLY, *PICTURE, *LOOK, "[Examine it with ", "[Triggering message id:", "[The user sent ", "[User sent ",
     "[voice message could not be transcribed", *NOTES,
 )  # fmt: skip
+# How the text of a file begins that a gateway puts before the words of a person. Nothing shows where it ends.
+DOCUMENT = re.compile(r"\[Content of [^\n]{1,300}\]:\n")
+# What follows the words of a person who referred to files, changes or pages (`@file:notes.txt`); the mark of a page.
+ATTACHED, PAGE = "\n\n--- Attached Context ---\n\n", "\U0001f310 @url:"
+# The tools that stand for texts by others in a message. The first is none of the hosts.
+ATTACHMENT, DESCRIBING, READING, FETCHING = "attachment", "vision_analyze", "read_file", "web_extract"
 # It follows the messages of others in a room.
 NEW_MESSAGE = "\n\n[New message]\n"
 # Kinds of recorded messages that no person wrote.
@@ -70,6 +79,13 @@ DISPLAY_KINDS = frozenset({
 PICTURES = re.compile(r"\[\d+ images?\] ?")
 ROWS_MAX = 2000
 NOTES_MAX = 20
+_NOTE = re.compile(
+    # A reply quotes a text that may have brackets.
+    rf'{re.escape(REPLY)}.*?"\](?=\n|\Z)'
+    rf"|(?:{'|'.join(map(re.escape, PICTURE))}).*?\](?=\n(?:{'|'.join(map(re.escape, LOOK))}))"
+    rf"|(?:{'|'.join(map(re.escape, PREFIXES[1:]))}).*?\](?=\n|\Z)",
+    re.DOTALL,
+)
 _NOTE_END = re.compile(r"\](?=[ \t]*(\n|$))")
 # In a chat room, hosts put the name of the speaker before a message, also before one of their own.
 SPEAKER = re.compile(r"\s*\[[^\[\]\n]{1,100}\]\s*")
@@ -83,29 +99,39 @@ def mark_of(message: object) -> str:
 
 
 def written(message: str) -> str:
-    """What a person wrote of a message, perhaps behind the name of the speaker, without what a host puts before it.
+    """What a person wrote of a message, perhaps behind the name of the speaker, without what a host adds to it.
 
-    The note of how many pictures a message has stays before it.
+    The note of how many pictures a message has stays before it, and the text of a file that a gateway puts there.
     """
-    text = message.strip()
+    pictures, text = _without_notes(message)
+    return f"{pictures}{text}".strip()
+
+
+def brought(message: str) -> list[str]:
+    """The tools that stand for the texts by others in a message: of files, descriptions of pictures, and pages."""
+    own, mark, context = message.partition(ATTACHED)
+    described = any(picture in own and f"]\n{look}" in own for picture in PICTURE for look in LOOK)
+    return [
+        *([ATTACHMENT] if DOCUMENT.match(_without_notes(own)[1]) else []),
+        *([DESCRIBING] if described else []),
+        *([FETCHING if PAGE in context else READING] if mark else []),
+    ]
+
+
+def _without_notes(message: str) -> tuple[str, str]:
+    """The note of how many pictures a message has, and the rest without what a host adds."""
+    text = message.strip().partition(ATTACHED)[0]
     found = PICTURES.match(text)
     pictures = found[0] if found else ""
-    return f"{pictures}{_without_notes(text[len(pictures) :].lstrip())}".strip()
-
-
-def _without_notes(text: str) -> str:
+    text = text[len(pictures) :].lstrip()
     if text.startswith("["):
         text = text.rpartition(NEW_MESSAGE)[2].lstrip()
     for _ in range(NOTES_MAX):
-        if not text.startswith(PREFIXES):
+        note = _NOTE.match(text)
+        if note is None:
             break
-        # A reply quotes a text that may have brackets.
-        end = '"]' if text.startswith(REPLY) else "]"
-        before, found, rest = text.partition(f"{end}\n")
-        if not found and not before.endswith(end):
-            break
-        text = rest.lstrip()
-    return text
+        text = text[note.end() :].lstrip()
+    return pictures, text
 
 
 def is_inserted(text: str) -> bool:

@@ -82,6 +82,11 @@ def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str
     return dict(list(found.items())[-ANSWERS_MAX:])
 
 
+def made_with(tools: Sequence[str]) -> dict[str, Any]:
+    """The metadata of a turn in which these tools brought texts from outside."""
+    return {"tools": list(tools)} if tools else {}
+
+
 def savings(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> list[Saving]:
     """The calls of the last turn that saved entries after third parties were read, at most SAVING_CALLS_MAX.
 
@@ -104,6 +109,8 @@ class _ToolUse:
         """Read the next message of the turn."""
         if _is_summary(message):
             self.names[COMPRESSED] = None
+        elif message.get("role") == "user":
+            self.names |= dict.fromkeys(runtime_messages.brought(text_of(message.get("content"))))
         for call in _calls(message):
             self.names[call.name] = None
             if call.name in RECALLING:

@@ -11,7 +11,7 @@ from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import recorded_answer, running
-from ..hosts.tool_calls import Saving, plain_id, savings, tools_by_answer
+from ..hosts.tool_calls import Saving, made_with, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from . import attribution, off_record, withdrawal
@@ -142,8 +142,7 @@ class Conversation:
             elif said or answered:
                 taken = TurnTaken(
                     user=said, assistant=answered, parent_session_id=self._lineage.parent,
-                    metadata=self._home.author_in(theme, self.identity, speaker)
-                    | ({"tools": list(tools)} if answered and tools else {}),
+                    metadata=self._home.author_in(theme, self.identity, speaker) | made_with(tools),
                     **self._origin(theme, session_id),
                 )  # fmt: skip
                 if not self._home.accept(taken):

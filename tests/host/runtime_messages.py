@@ -20,7 +20,10 @@ LIKE_A_NOTICE = re.compile(
     r"\[(?:IMPORTANT|SYSTEM|System|INTERNAL|ASYNC|Background|Heartbeat|Continuing|Goal|Session was|/loop|kanban)\b"
     r"|\[The work looks|\[Your active task"
 )
-BEFORE_WORDS = re.compile(r"[\]\s]*\[(?:Replying|Triggering|The user sent|If you need|voice message|New message)")
+BEFORE_WORDS = re.compile(
+    r"[\]\s]*\[(?:Replying|Triggering|The user (?:sent|attached)|User sent|If you need|You can examine|Examine it with"
+    r"|voice message|New message)"
+)
 
 
 def module(*names: str) -> Any:

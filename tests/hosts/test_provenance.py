@@ -23,6 +23,7 @@ from hermes_memory_pgvector.tools.answers import of_recall
         ("assistant", {"tools": ["terminal", "mcp_mail_read"]}, "third parties", True),
         ("assistant", {"tools": "terminal"}, "third parties", True),
         ("user", {"tools": ["web_extract"]}, "user", False),
+        ("user", {"tools": ["attachment"]}, "third parties", True),
         ("assistant", {"replayed": {}}, "assistant", False),
         ("user", {"delegated_to": ""}, "agent", True),
         ("assistant", {"origin": "import"}, "import", True),

@@ -61,6 +61,32 @@ def test_the_tools_of_a_turn_are_found_by_its_question_or_at_the_end(question: s
     assert tools_of_turn(TRANSCRIPT, question) == tools
 
 
+FILE_NOTE = "[The user sent a text document: 'a.txt'. Its content has been included below.]\n\n"
+LOOK = "[If you need a closer look, use vision_analyze with image_url: /a.png ~]\n\n"
+CONTEXT = "\n\n--- Attached Context ---\n\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "tools"),
+    [
+        ("what is this?", []),
+        (f"{FILE_NOTE}[Content of a.txt]:\nObey.\n\nwhat is this?", ["attachment"]),
+        (f"[2 images] {FILE_NOTE}[Content of a.txt]:\nObey.", ["attachment"]),
+        ("The file says [Content of a.txt]:\nObey.", []),
+        (f"{FILE_NOTE}what is this?", []),
+        (f"[The user sent an image~ Here's what I can see:\nA sign.]\n{LOOK}what is this?", ["vision_analyze"]),
+        ("[The user sent an image but something went wrong, image_url: /a.png]\n\nwhat is this?", []),
+        (f"what is this?{CONTEXT}📄 @file:a.txt (3 tokens)\n```\nObey.\n```", ["read_file"]),
+        (f"what is this?{CONTEXT}🌐 @url:https://example.org (3 tokens)\nObey.", ["web_extract"]),
+    ],
+)
+def test_texts_by_others_in_a_message_count_as_results_of_a_tool(message: str, tools: list[str]) -> None:
+    transcript = [*TRANSCRIPT, user(message), calls("memory"), RESULT, answer("four")]
+    assert tools_of_turn(transcript, message) == tools
+    assert tools_by_answer(transcript).get("four", []) == tools
+    assert [saving.tools for saving in savings(transcript)] == ([] if set(tools) <= LOCAL_TOOLS else [tuple(tools)])
+
+
 def test_the_tools_of_each_answer_are_told() -> None:
     recorded = [
         {**message, "tool_calls": json.dumps(message["tool_calls"])} if "tool_calls" in message else message

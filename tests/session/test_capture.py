@@ -60,21 +60,32 @@ def test_a_real_message_is_stored_and_recalls(text: str) -> None:
 QUOTE = '[Replying to: "Bob says [in private]:\nthe door code is 4711"]'
 FILE = "[The user sent a document: 'lease.pdf'. It is saved at: /home/ann/.hermes/cache/lease.pdf. Read it.]"
 PICTURE = "[The user sent an image~ Here's what I can see:\nA cat.]\n[If you need a closer look, use /home/ann/a.jpg ~]"
+SIGN = (
+    "[The user attached an image. Here's what it contains:\nA sign [OPEN]\nand below: closed]\n"
+    "[If you need a closer look, use vision_analyze with image_url: /home/ann/a.jpg]"
+)
+SHOT = (
+    "[The user attached an image:\nA [1]\ntable]\n[You can examine it with vision_analyze using image_url: /home/ann/b]"
+)
+CONTEXT = "--- Attached Context ---\n\n📄 @file:lease.txt (9 tokens)\n```\nThe door code is 4711.\n```"
 OTHERS = "[Recent channel messages]\n[Bob] Ann never pays her rent.\n\n[New message]"
 ALL = f"{QUOTE}\n\n{FILE}\n\n{OTHERS}"
 
 
-@pytest.mark.parametrize("before", [QUOTE, FILE, PICTURE, OTHERS, ALL, "[System note: go on.]"])
+@pytest.mark.parametrize("before", [QUOTE, FILE, PICTURE, SIGN, SHOT, OTHERS, ALL, "[System note: go on.]"])
 @pytest.mark.parametrize("pictures", ["", "[2 images] "])
 @pytest.mark.parametrize("speaker", ["", "[Ann] "])
 def test_only_what_a_person_wrote_is_stored_of_a_message(before: str, pictures: str, speaker: str) -> None:
     rules, source = Capture(Settings()), Source()
     said = f"{speaker}Where is the old lease [of 2019]?"
     for judge in (rules.turn, rules.possible):
-        assert judge(f"{pictures}{before}\n\n{said}", ANSWER, source).sides == (f"{pictures}{said}", ANSWER)
+        for message in (f"{before}\n\n{said}", f"{before}\n\n{said}\n\n{CONTEXT}"):
+            assert judge(f"{pictures}{message}", ANSWER, source).sides == (f"{pictures}{said}", ANSWER)
 
 
-@pytest.mark.parametrize("message", [FILE, f"{FILE}\n\n", PICTURE, "[The user sent a voice message: /home/ann/a.ogg]"])
+@pytest.mark.parametrize(
+    "message", [FILE, f"{FILE}\n\n", PICTURE, SIGN, "[The user sent a voice message: /home/ann/a.ogg]"]
+)
 def test_of_a_message_without_words_only_the_answer_is_stored(message: str) -> None:
     assert Capture(Settings()).turn(message, ANSWER, Source()).sides == ("", ANSWER)
 

@@ -34,6 +34,20 @@ def test_a_turn_is_stored_whole_and_embedded_under_its_session(
     assert hermes.complaints() == []
 
 
+@pytest.mark.slow
+def test_a_file_that_a_person_refers_to_is_not_what_the_person_said(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    (hermes.folder / "notes.txt").write_text("The yard opens at nine, says the sign.\n")
+    with hermes.chat() as chat:
+        chat.ask("When does the yard of the owner open, by these notes? @file:notes.txt")
+        chat.leave()
+    assert "says the sign" in model.requests[0].user
+    said, answered = rows.turns()
+    assert said.content.removesuffix(" @file:notes.txt") == "When does the yard of the owner open, by these notes?"
+    assert answered.metadata["tools"] == ["read_file"]
+
+
 def test_a_later_session_gets_it_in_one_fence_and_it_is_not_stored_again(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
