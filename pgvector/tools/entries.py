@@ -21,7 +21,7 @@ from ..text.masks import masked
 from . import arguments as given
 from .arguments import Arguments
 from .entry_schemas import LIMIT_DEFAULT
-from .storage import accept, check_kept, check_on_record, read, read_when_settled
+from .storage import accept, check_kept, check_on_record, read_if_there, read_when_settled
 
 if TYPE_CHECKING:
     from ..store.connection.database import Connection
@@ -214,7 +214,7 @@ def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str
         return entry_with(connection, theme, target, event.content)
 
     budget_s = runtime.settings.recall_budget_s
-    if runtime.writer.flush(budget_s) and (found := read(runtime, event.theme, reading, budget_s)):
+    if runtime.writer.flush(budget_s) and (found := read_if_there(runtime, event.theme, reading, budget_s)):
         return answers.of_stored(found, event)
     return answers.of_unstored(budget_s)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loopback import Endpoint
 from waiting import wait_for
 
+from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import Add, Caller, Remove, Replace
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
@@ -86,6 +87,24 @@ def test_a_remembered_entry_is_stored_with_its_metadata_and_recalled(runtime: Ru
     (hit,) = use(runtime, "recall_memory", query="green kelp")["hits"]
     assert (hit["content"], hit["source"], hit["theme"]) == ("the kelp is green", "remember", "ops")
     assert use(runtime, "recall_memory", theme="billing", query="green kelp")["hits"] == []
+
+
+def test_an_accepted_entry_is_no_error_when_the_database_goes_away_before_it_is_read(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable("the database does not answer")
+
+    def flush(seconds: float) -> bool:
+        stored = type(runtime.writer).flush(runtime.writer, seconds)
+        monkeypatch.setattr(runtime.database, "connection", away)
+        return stored
+
+    monkeypatch.setattr(runtime.writer, "flush", flush)
+    answer = use(runtime, "remember", content="the kelp is green", sync=True)
+    assert (answer["status"], len(answer["degraded"])) == ("accepted", 1)
+    monkeypatch.undo()
+    assert contents(runtime) == ["the kelp is green"]
 
 
 def test_without_sync_it_is_accepted_and_stored_soon(runtime: Runtime) -> None:
