@@ -11,6 +11,11 @@ from . import runtime_messages
 
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
+# What one host records in place of the answer of a turn that failed or was interrupted.
+FAILED = frozenset({
+    "Your request was not processed. Send it again if you still want me to carry it out.",
+    "This turn did not complete. Some actions may already have run; verify their effects before resending.",
+})  # fmt: skip
 # A summary may stand behind the first of the messages that a compression keeps, in one message with it.
 _KEPT = r"\[PRIOR CONTEXT[^\]\n]*\]\n(?P<kept>.*?)\n\n\[END OF PRIOR CONTEXT"
 SUMMARY = re.compile(rf"\s*(\[\d+ images?\] )?(\[CONTEXT (COMPACTION|SUMMARY\])|{_KEPT})", re.DOTALL)
@@ -122,8 +127,9 @@ def _tail(before: list[tuple[str, str]], after: Sequence[tuple[str, str]]) -> li
 
 
 def is_answer(text: str) -> bool:
-    """Whether a text of the assistant is an answer, and not what stands in the place of one that was interrupted."""
-    return bool(text.strip()) and not text.lstrip().startswith(INTERRUPTED)
+    """Whether a text of the assistant is an answer, and not what stands in the place of one that was never given."""
+    said = text.strip()
+    return bool(said) and said not in FAILED and not said.startswith(INTERRUPTED)
 
 
 def is_summary(message: Mapping[str, Any], text: str) -> bool:

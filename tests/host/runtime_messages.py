@@ -1,8 +1,9 @@
 """Run in a host's Python: the messages with which the host begins turns by itself, and how its strings begin.
 
 Prints `made`, what the functions and templates of the host make, by where it comes from, `corrections`, the messages
-by which a person corrects a running turn, `strings`, all strings of its source that begin like a notice, and `before`,
-those that begin like what its gateway puts before the words of a person.
+by which a person corrects a running turn, `failed`, what stands in place of answers that were never given, `strings`,
+all strings of its source that begin like a notice, and `before`, those that begin like what its gateway puts before the
+words of a person.
 """
 
 from __future__ import annotations
@@ -95,5 +96,10 @@ def strings(beginning: re.Pattern[str]) -> list[str]:
     return sorted(found)
 
 
-found = {"strings": strings(LIKE_A_NOTICE), "before": strings(BEFORE_WORDS)}
+def failed() -> list[str]:
+    texts = vars(module("agent.turn_failure_copy") or object)
+    return [text for name, text in texts.items() if name.endswith("FAILED_TURN_NOTICE")]
+
+
+found = {"failed": failed(), "strings": strings(LIKE_A_NOTICE), "before": strings(BEFORE_WORDS)}
 print(json.dumps({"made": made(), "corrections": corrections(), **found}))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_memory_pgvector.hosts.runtime_messages import NEW_MESSAGE, NOTES, PREFIXES, is_correction, mark_of
+from hermes_memory_pgvector.hosts.transcript import FAILED
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -32,6 +33,7 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     assert [name for name, text in made.items() if not mark_of(text)] == []
     corrections = [is_correction(message, message["content"]) for message in found["corrections"]]
     assert corrections == [True] * (2 if host.name == "b" else 1)
+    assert set(found["failed"]) == (FAILED if host.name == "b" else set())
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
     assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"
     before = {prefix for prefix in (*PREFIXES, NEW_MESSAGE) if any(prefix in text for text in found["before"])}

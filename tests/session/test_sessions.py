@@ -487,6 +487,25 @@ def test_an_interrupted_turn_is_not_stored_and_a_late_one_is(start: Callable[...
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "Your request was not processed. Send it again if you still want me to carry it out.",
+        "This turn did not complete. Some actions may already have run; verify their effects before resending.\n",
+        "Operation interrupted.",
+    ],
+)
+def test_a_notice_in_place_of_an_answer_is_not_stored(
+    notice: str, start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    resumed = talk(runtime)
+    take(resumed, turn(3))
+    quoted = (turn(4)[0], f"Another agent said to me: {notice}")
+    resumed.end(transcript((turn(1)[0], notice), turn(2), turn(3), quoted, (turn(5)[0], notice)))
+    assert sorted(stored(runtime, database)) == sorted(texts(turn(2), turn(3), (quoted[0], quoted[1].strip())))
+
+
 def test_a_turn_that_is_interrupted_after_a_late_one_is_not_stored(
     start: Callable[..., Runtime], database: str
 ) -> None:
