@@ -11,6 +11,7 @@ from ..settings import load
 from ..store import clients
 from ..store.connection.dsn import describe
 from ..store.embedded.cluster import AGENT
+from ..store.queries import QUERIES
 from ..store.schema import distribution, migrations, rights, row_security, verification
 from ..store.schema.preflight import Connection, admin_connection, set_timeouts
 from .console import Console, counted
@@ -86,9 +87,11 @@ def _check_cluster(connection: Connection, args: argparse.Namespace) -> None:
 
 
 def _secure(connection: Connection, console: Console, role: str | None, reader: str | None, *, on: bool) -> None:
-    """Turn row security on, so that roles without grants get some, or off."""
+    """Turn row security on, so that roles without grants get some, or off, while no agent stores events."""
     if not on:
-        row_security.turn_off(connection)
+        with connection.transaction():
+            connection.execute(QUERIES["lock_links"])
+            row_security.turn_off(connection)
         console.say("row security is off: all logins see all themes; their grants stay")
         return
     for login in filter(None, (role, reader)):
@@ -98,7 +101,9 @@ def _secure(connection: Connection, console: Console, role: str | None, reader: 
                 "member what it needs with hermes-pgvector grants add, and run migrate --row-security without the group"
             )
     defaults = {reader: row_security.OF_READERS, role: row_security.OF_AGENTS}
-    made = row_security.turn_on(connection, {login: patterns for login, patterns in defaults.items() if login})
+    with connection.transaction():
+        connection.execute(QUERIES["lock_links"])
+        made = row_security.turn_on(connection, {login: patterns for login, patterns in defaults.items() if login})
     for login, number in made.items():
         if number:
             console.say(

@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
+from hermes_memory_pgvector.store.queries import QUERIES
 from hermes_memory_pgvector.store.schema import preflight, row_security
 
 pytestmark = not_on_citus.row_security
@@ -103,6 +104,26 @@ def test_what_an_agent_stores_while_row_security_is_turned_on_is_not_refused(
         stored[0].result(20)
     with psycopg.connect(make_conninfo(database, user=role)) as agent:
         assert agent.execute("select content from conversations").fetchall() == [("a",)]
+
+
+@pytest.mark.parametrize("wanted", ["--row-security", "--no-row-security"])
+def test_row_security_waits_for_an_agent_that_stores_events_without_a_deadlock(
+    run: Callable[..., Outcome], database: str, role: str, wanted: str
+) -> None:
+    assert run("migrate", "--runtime-role", role, "--row-security").code == 0
+    with (
+        psycopg.connect(database, autocommit=True) as owner,
+        psycopg.connect(make_conninfo(database, user=role)) as agent,
+        ThreadPoolExecutor() as pool,
+    ):
+        first, *_, last = (name for (name,) in owner.execute("select name::text from memory_themed_tables()"))
+        agent.execute(QUERIES["share_links"])
+        agent.execute(sql.SQL("lock table {} in row exclusive mode").format(sql.Identifier(last)))
+        outcome = pool.submit(run, "migrate", wanted)
+        wait_for(lambda: owner.execute("select 1 from pg_locks where not granted").fetchone())
+        agent.execute(sql.SQL("lock table {} in row exclusive mode").format(sql.Identifier(first)))
+        agent.commit()
+        assert outcome.result().code == 0, outcome.result().err
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ NOBODY = "*nobody*"
 def turn_on(connection: Connection, defaults: Mapping[str, Sequence[str]] | None = None) -> dict[str, int]:
     """Protect each table with themes, also those that are protected already. Locks them for a moment.
 
+    Call it, as `turn_off`, in a transaction in which no agent stores events: agents lock the tables in another order.
+
     Logins get their `defaults` in the same moment, as `grant_defaults` grants them; returns the number of new grants of
     each. Agents that write meanwhile wait: without its grants an event would be refused.
 
