@@ -27,7 +27,16 @@ def test_a_message_that_says_nothing_else_takes_a_session_off_the_record(message
     assert switch(message) is True
 
 
-@pytest.mark.parametrize("message", ["on the record", "Back on the record!", "we are on the record"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "on the record",
+        "Back on the record!",
+        "we are on the record",
+        "You can go back on the record",
+        "never mind, on the record",
+    ],
+)
 def test_a_message_that_says_nothing_else_puts_it_on_again(message: str) -> None:
     assert switch(message) is False
 
@@ -45,6 +54,8 @@ def test_a_message_that_says_nothing_else_puts_it_on_again(message: str) -> None
         "это не для протокола",
         "[off the record]", "Off the record… My PIN is 1234", "Hi Hermes! Off the record please. I quit on Friday.",
         "off the record for the rest of this chat", "let's take this off the record", "this is not on the record",
+        "this stays off the record", "I want this off the record", "All of this must stay off the record",
+        "I need the next part off the record", "<off the record>", "Never mind, off the record",
         "Don't record this please", "nicht für's Protokoll", "请不要记录", "기록하지 말아주세요",
     ],
 )  # fmt: skip
@@ -92,7 +103,7 @@ def test_what_a_gateway_puts_before_the_words_of_a_person_hides_no_switch(before
 
 
 MENTIONS = (
-    "are we on the record?", '[Replying to: "it is off the record"]\n\nok',
+    "are we on the record?", "Should I stay on the record?", '[Replying to: "it is off the record"]\n\nok',
     "what does off the record mean?", "off the records", "the off-record interview in the article",
     "turn off recording",
     "Add a column off_record to the table", "Summarise the minister's off the record remarks",
