@@ -37,14 +37,16 @@ class JsonFolder(ABC, Generic[T]):
 
     def find(self, prefix: str) -> T:
         """The record with this id, or the only one whose id begins so. Raises BadArgument."""
-        ids = self.ids()
-        matching = [known for known in ids if known.startswith(prefix)] if len(prefix) >= PREFIX_CHARS_MIN else []
-        found = [prefix] if prefix in ids else matching
+        ids, listed = self.ids(), f"see: hermes-pgvector {self.list_command}"
+        found = [prefix] if prefix in ids else [known for known in ids if known.startswith(prefix)]
+        if prefix not in ids and len(prefix) < PREFIX_CHARS_MIN:
+            what = f"{prefix!r} is too short for the id of a {self.noun}"
+            raise BadArgument(f"{what}; give {PREFIX_CHARS_MIN} or more characters of it; {listed}")
         if len(found) > 1:
             raise BadArgument(f"{len(found)} {self.noun}s begin with {prefix!r}; give more of the id")
         record = self.read(found[0]) if found else None
         if record is None:
-            raise BadArgument(f"no {self.noun} {prefix!r}; see: hermes-pgvector {self.list_command}")
+            raise BadArgument(f"no {self.noun} {prefix!r}; {listed}")
         return record
 
     def delete(self, name: str) -> bool:

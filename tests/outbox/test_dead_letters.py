@@ -33,7 +33,7 @@ def test_a_prefix_finds_a_letter_only_when_it_is_long_enough_and_of_one_letter(t
         letters.keep(event_id, "reason", "raw")
     assert letters.find("abcde1").id == "abcde1"
     assert letters.find("xyz").id == "xyz"
-    for prefix, problem in (("abcd", "2 dead letters"), ("xy", "no dead letter"), ("none", "no dead letter")):
+    for prefix, problem in (("abcd", "2 dead letters"), ("xy", "too short"), ("none", "no dead letter")):
         with pytest.raises(BadArgument, match=problem):
             letters.find(prefix)
 

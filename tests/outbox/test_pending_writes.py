@@ -81,7 +81,9 @@ def test_a_file_that_cannot_be_read_waits_as_one_that_can_only_be_rejected(store
 
 def test_unknown_and_ambiguous_ids_are_named(store: PendingWrites, add: Callable[[str], str]) -> None:
     add("one")
-    with pytest.raises(BadArgument, match="no waiting write 'zz'"):
+    with pytest.raises(BadArgument, match="no waiting write 'zzzz'; see: hermes-pgvector pending list"):
+        store.find("zzzz")
+    with pytest.raises(BadArgument, match="'zz' is too short for the id of a waiting write; give 4 or more characters"):
         store.find("zz")
     for name in ("abcd01", "abcd02"):
         (store.folder / f"{name}.json").write_text("{}")
