@@ -16,6 +16,10 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 TIME_HELP = "a date, a time (ISO; local unless it names a time zone) or an age (30m, 12h, 7d)"
 THEMES_HELP = "only of this theme, or of themes like this pattern (ops-*); give it again for others"
 ROLES = ("user", "assistant", "system", "tool")
+EXIT_CODES = (
+    "exit codes: 0 success; 1 a problem was found, or something could not be done; 2 wrong usage; 3 done, but the "
+    "memory needs attention; 128 + N ended by signal N"
+)
 # A bigint of Postgres.
 BIGINT_MAX = (1 << 63) - 1
 
@@ -53,10 +57,16 @@ def add(commands: Commands, name: str, text: str, job: str) -> Parser:
 
 def add_common(parser: Parser) -> None:
     """Add `--home` and `--json`. They have no default, which would replace what stands before the command's name."""
-    text = "the HERMES_HOME to use (default: the current one)"
+    text = "the home to use (default: $HERMES_HOME, else ~/.hermes)"
     parser.add_argument("--home", dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
     text = "print one JSON document on stdout"
     parser.add_argument("--json", dest="pgvector_json", action="store_true", default=SUPPRESS, help=text)
+
+
+def add_administrator(parser: Parser) -> None:
+    """Add `--dsn`, the connection string of an administrator."""
+    text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
+    parser.add_argument("--dsn", default="", help=text)
 
 
 def number(least: int, most: int | None = None) -> Callable[[str], int]:

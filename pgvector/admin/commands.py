@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from .command_parser import BIGINT_MAX, TIME_HELP, Commands, Filled, Parser, add, add_common, number
+from .command_parser import (
+    BIGINT_MAX,
+    EXIT_CODES,
+    TIME_HELP,
+    Commands,
+    Filled,
+    Parser,
+    add,
+    add_administrator,
+    add_common,
+    number,
+)
 from .erase.arguments import add_commands as add_erase
 from .grants.arguments import add_commands as add_grants
 from .imports.arguments import add_commands as add_imports
@@ -24,6 +35,7 @@ def add_commands(parser: Parser) -> None:
     parser.set_defaults(pgvector_home=None, pgvector_json=False, pgvector_parser=parser)
     parser.set_defaults(pgvector_job=None, pgvector_command=parser)
     add_common(parser)
+    parser.epilog = EXIT_CODES
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _add_installation(commands)
     status = add(commands, "status", "show the database, what is stored, and what waits on this host", "status:status")
@@ -68,8 +80,7 @@ def _add_installation(commands: Commands) -> None:
     setup.add_argument("--yes", action="store_true", help="ask no questions; settings that are not given are kept")
     text = "create or upgrade the tables, as the database's administrator"
     migrate = add(commands, "migrate", text, "migration:migrate")
-    text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
-    migrate.add_argument("--dsn", default="", help=text)
+    add_administrator(migrate)
     migrate.add_argument("--runtime-role", metavar="NAME", help="let this role read and write rows, and nothing else")
     migrate.add_argument(
         "--reader-role", metavar="NAME", help="let this role read rows, and nothing else, as for serve"
@@ -85,7 +96,7 @@ def _add_installation(commands: Commands) -> None:
 
 def _add_search(commands: Commands) -> None:
     search = add(commands, "search", "search the memory as an agent does", "search:search")
-    search.add_argument("query", help="the text to search for")
+    search.add_argument("query", metavar="QUERY", help="the text to search for")
     search.add_argument("--top-k", type=number(1), default=10, metavar="N", help="most hits of each kind (default 10)")
     search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
     text = "current, session, all or a theme (default: the setting)"
@@ -151,7 +162,7 @@ def _add_policy(commands: Commands) -> None:
     actions = capture.add_subparsers(dest="action", metavar="ACTION")
     text = "show whether a message is stored and recalls, and the rule of `keep` that decides"
     explain = add(actions, "explain", text, "capture:explain")
-    explain.add_argument("text", help="the message")
+    explain.add_argument("text", metavar="TEXT", help="the message")
     explain.add_argument("--answer", default="", metavar="TEXT", help="the answer to it")
     explain.add_argument("--platform", default="cli", metavar="P", help="where it is said (default cli)")
     explain.add_argument("--chat-type", default="", metavar="T", help="dm, group, or what the platform calls it")
@@ -185,7 +196,7 @@ def _add_maintenance(commands: Commands) -> None:
     text = "also embed the sentences of users' messages that were stored before sentences had vectors"
     backfill.add_argument("--sentences", action="store_true", help=text)
     tune = add(commands, "tune", "propose and build separate graph indexes for the largest themes", "tune:tune")
-    tune.add_argument("--dsn", default="", help="the administrator's connection string (default: as for migrate)")
+    add_administrator(tune)
     tune.add_argument("--apply", action="store_true", help="build and drop what is proposed")
     text = "least rows of such a theme (default: above exact_rows_max)"
     tune.add_argument("--rows-min", type=number(1), metavar="N", help=text)
@@ -238,9 +249,9 @@ def _add_facts(commands: Commands) -> None:
     for action in (listing, export):
         action.add_argument("--status", choices=statuses, default="current", help=text)
     listing.add_argument("--limit", type=number(1, 10_000), default=50, metavar="N", help="the newest N (default 50)")
-    search.add_argument("query", help="the text to search for")
+    search.add_argument("query", metavar="QUERY", help="the text to search for")
     search.add_argument("--limit", type=number(1, 20), default=10, metavar="N", help="most facts (default 10)")
-    write.add_argument("content", help="the fact, such as 'C[db.id]: UUID, never autoincrement'")
+    write.add_argument("content", metavar="FACT", help="the fact, such as 'C[db.id]: UUID, never autoincrement'")
     text = "only those that are older and were not used since"
     purge.add_argument("--older-than-days", type=number(0, 36_500), metavar="N", help=text)
     purge.add_argument("--yes", action="store_true", help="ask no question")

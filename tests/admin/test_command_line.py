@@ -92,6 +92,16 @@ def test_without_a_command_the_help_is_shown_on_stderr() -> None:
     assert "doctor" in shown.err
 
 
+def test_the_help_names_the_exit_codes_and_the_default_of_the_administrators_address() -> None:
+    told = " ".join(hermes_pgvector("--help").out.split())
+    assert "exit codes: 0 success; 1 a problem was found" in told
+    for command in ("migrate", "tune", "reembed", "erase", "grants add", "quarantine drop"):
+        told = " ".join(hermes_pgvector(*command.split(), "--help").out.split())
+        assert (
+            "administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)" in told
+        )
+
+
 def test_the_host_gets_the_same_commands_under_hermes_pgvector() -> None:
     root = argparse.ArgumentParser(prog="hermes")
     ours = root.add_subparsers(dest="command").add_parser("pgvector")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import BIGINT_MAX, Commands, Filled, add, number
+from ..command_parser import BIGINT_MAX, Commands, Filled, add, add_administrator, number
 
 
 def add_commands(commands: Commands) -> None:
@@ -30,6 +30,5 @@ def add_commands(commands: Commands) -> None:
     erase.add_argument("--profile", action=Filled, default="", metavar="P", help=text)
     text = "rewrite the tables afterwards, so that their files hold nothing of it; agents wait meanwhile"
     erase.add_argument("--vacuum", action="store_true", help=text)
-    text = "the administrator's connection string, for planner statistics and --vacuum (default: as for migrate)"
-    erase.add_argument("--dsn", default="", help=text)
+    add_administrator(erase)
     erase.add_argument("--yes", action="store_true", help="ask no question; accounts are read all the same")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import Commands, add
+from ..command_parser import Commands, add, add_administrator
 
 
 def add_commands(commands: Commands) -> None:
@@ -18,4 +18,4 @@ def add_commands(commands: Commands) -> None:
         text = "a theme; a beginning with * behind it, or *, for all but those of persons and rooms; ** for all"
         action.add_argument("pattern", metavar="PATTERN", help=text)
     for action in (listing, adding, removing):
-        action.add_argument("--dsn", default="", help="the administrator's connection string (default: as for migrate)")
+        add_administrator(action)

@@ -16,7 +16,7 @@ def add_commands(commands: Commands) -> None:
     browse.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
     text = "print the memories that an agent would get before this message"
     preview = add(commands, "preview", text, "look.preview:preview")
-    preview.add_argument("text", help="the message of a person; - reads the standard input")
+    preview.add_argument("text", metavar="TEXT", help="the message of a person; - reads the standard input")
     preview.add_argument("--theme", default="", metavar="T", help="the theme of the agent (default: default)")
     text = "a session of this home: what stands in its context is left out"
     preview.add_argument("--session", default="", metavar="ID", help=text)
@@ -67,7 +67,7 @@ def _add_rows(commands: Commands) -> None:
     text = "turns to show before it and after it (default 2)"
     show.add_argument("--context", type=number(0, 20), default=2, metavar="N", help=text)
     entry = add(commands, "add", "add an entry, as an agent does by remember", "look.adding:add")
-    entry.add_argument("text", help="the text; - reads the standard input")
+    entry.add_argument("text", metavar="TEXT", help="the text; - reads the standard input")
     entry.add_argument("--theme", action=Filled, default="", required=True, metavar="T", help="the theme that gets it")
     text = "like a line of MEMORY.md (memory, the default) or of USER.md (user)"
     entry.add_argument("--target", choices=("memory", "user"), default="memory", help=text)

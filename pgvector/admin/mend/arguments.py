@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..command_parser import BIGINT_MAX, ROLES, THEMES_HELP, TIME_HELP, Commands, Filled, add, number
+from ..command_parser import BIGINT_MAX, ROLES, THEMES_HELP, TIME_HELP, Commands, Filled, add, add_administrator, number
 
 CHARS_MAX = 1_000_000
 GROUPS_MAX = 100_000
@@ -58,8 +58,7 @@ def add_quarantine(commands: Commands) -> None:
         action.add_argument("--turn", action="store_true", help="the id is that of a turn")
         text = "its theme (default: that of the only row with the id)"
         action.add_argument("--theme", default="", metavar="T", help=text)
-    text = "the administrator's connection string (default: as for migrate)"
-    drop.add_argument("--dsn", default="", help=text)
+    add_administrator(drop)
     drop.add_argument("--yes", action="store_true", help="ask no question")
     drop.set_defaults(fact=False, text="", session="", person=False, list=False, vacuum=False)
 

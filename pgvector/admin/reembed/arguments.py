@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import Commands, Filled, add, number
+from ..command_parser import Commands, Filled, add, add_administrator, number
 
 
 def add_commands(commands: Commands) -> None:
@@ -14,8 +14,7 @@ def add_commands(commands: Commands) -> None:
     reembed.add_argument("--url", metavar="URL", help=text)
     text = "the length of its vectors (default: as it answers)"
     reembed.add_argument("--dimensions", type=number(1, 4000), default=0, metavar="N", help=text)
-    text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
-    reembed.add_argument("--dsn", default="", help=text)
+    add_administrator(reembed)
     reembed.add_argument(
         "--batch", type=number(1, 512), metavar="N", help="texts in one request (default: the setting)"
     )
