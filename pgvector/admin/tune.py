@@ -12,7 +12,7 @@ from rich.filesize import decimal as size
 from ..settings import load
 from ..store import theme_index
 from ..store.schema import verification
-from ..store.schema.preflight import ADMINISTRATOR, admin_connection
+from ..store.schema.preflight import ADMINISTRATOR, admin_connection, check_direct
 from ..store.theme_index import ThemeIndex
 from ..text.sanitize import safe_line
 from .console import Cell, Console, counted, rows_table
@@ -30,6 +30,7 @@ def tune(home: Path, console: Console, args: argparse.Namespace) -> int:
     with admin_connection(target) as connection:
         verification.verify(connection, "hermes-pgvector server start" if embedded else "")
         if args.apply:
+            check_direct(connection, target)
             theme_index.lock(connection)
         with console.busy("counting the rows of the themes"):
             found = theme_index.plan(connection, rows_min=least, indexes_max=args.indexes_max)

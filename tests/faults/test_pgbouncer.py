@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from commandline import hermes_pgvector
 from faultrig import memory
 from faultrig.agent import Agents
 from faultrig.memory import QUICK
@@ -109,3 +110,16 @@ def test_migrate_refuses_the_pooler_and_leaves_no_lock_behind(empty_database: st
         with pytest.raises(SettingsError, match="transaction pooler"):
             migrate(pooler.dsn, dimensions=384)
         assert migrate(empty_database, dimensions=384)
+
+
+@pytest.mark.parametrize("command", ["tune --apply", "reembed --model other --yes"])
+def test_a_command_that_needs_a_session_refuses_the_pooler(
+    database: str, pooler: Pooler, tmp_path: Path, command: str
+) -> None:
+    outcome = hermes_pgvector("--home", str(tmp_path), *command.split(), "--dsn", pooler.dsn)
+    assert outcome.code == 1
+    assert "transaction pooler" in outcome.err
+    assert "migrate" not in outcome.err
+    with psycopg.connect(database) as connection:
+        locks = "select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database "
+        assert connection.execute(f"{locks} where datname = current_database())").fetchone() == (0,)

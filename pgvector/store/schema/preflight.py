@@ -102,8 +102,8 @@ def set_timeouts(connection: Connection) -> None:
 def check_direct(connection: Connection, dsn: str) -> None:
     """Raise SettingsError when the connection goes through a transaction pooler.
 
-    A migration needs the settings and the advisory lock of one session: a pooler would lose them between transactions,
-    or keep the lock and so block the next migration.
+    A migration, `reembed` and `tune` need the settings and the advisory lock of one session: a pooler would lose them
+    between transactions, or keep the lock and so block the next run.
     """
     if connection.info.backend_pid in fetch(connection, "SELECT pg_backend_pid()"):
         return
@@ -112,8 +112,8 @@ def check_direct(connection: Connection, dsn: str) -> None:
             # Two sessions have two server processes, unless a pooler shares one.
             if fetch(connection, "SELECT pg_backend_pid()") == fetch(another, "SELECT pg_backend_pid()"):
                 raise SettingsError(
-                    "this DSN leads to a transaction pooler, through which migrations cannot run: run "
-                    "migrate with --dsn of the server itself; the agents may use the pooler"
+                    "this DSN leads to a transaction pooler, through which this command cannot run: give it the --dsn "
+                    "of the server itself; the agents may use the pooler"
                 )
 
 
