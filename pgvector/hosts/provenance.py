@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Outside
-from .runtime_messages import ATTACHMENT
 
 THIRD_PARTIES = "third parties"
 # Sources of texts by which somebody else may speak: results of tools, other agents, imported rows.
@@ -18,6 +17,8 @@ REMOTE = frozenset({THIRD_PARTIES, "agent"})
 LOCAL_TOOLS = frozenset({
     "terminal", "process", "process_manage", "read_terminal", "read_file", "search_files", "skill_view", "skill_manage",
 })  # fmt: skip
+# The tool that stands for the text of a file in a message of a person; no host has it.
+ATTACHMENT = "attachment"
 
 
 def source_of(role: str, metadata: Mapping[str, Any]) -> str:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .provenance import ATTACHMENT
+
 # How a message begins with which a host starts a turn by itself.
 TURNS = (
     "[IMPORTANT: Background process ",
@@ -66,8 +68,8 @@ PREFIXES = (
 DOCUMENT = re.compile(r"\[Content of [^\n]{1,300}\]:\n")
 # What follows the words of a person who referred to files, changes or pages (`@file:notes.txt`); the mark of a page.
 ATTACHED, PAGE = "\n\n--- Attached Context ---\n\n", "\U0001f310 @url:"
-# The tools that stand for texts by others in a message. The first is none of the hosts.
-ATTACHMENT, DESCRIBING, READING, FETCHING = "attachment", "vision_analyze", "read_file", "web_extract"
+# The tools of hosts that stand for such texts.
+DESCRIBING, READING, FETCHING = "vision_analyze", "read_file", "web_extract"
 # It follows the messages of others in a room.
 NEW_MESSAGE = "\n\n[New message]\n"
 # Kinds of recorded messages that no person wrote.
