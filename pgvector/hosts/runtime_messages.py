@@ -72,6 +72,11 @@ ATTACHED, PAGE = "\n\n--- Attached Context ---\n\n", "\U0001f310 @url:"
 DESCRIBING, READING, FETCHING = "vision_analyze", "read_file", "web_extract"
 # It follows the messages of others in a room.
 NEW_MESSAGE = "\n\n[New message]\n"
+# A command of a skill, and of several, in the transcript: before the person's words, or behind them, stands the skill.
+SKILL, SKILLS = "[IMPORTANT: The user has invoked the ", " skill bundle,"
+SKILL_INSTRUCTION = "The user has provided the following instruction alongside the skill invocation: "
+SKILL_END = "\n\n[Runtime note:"
+SKILLS_INSTRUCTION, SKILLS_END = "\nUser instruction: ", "\n\n[Loaded as part of the "
 # Kinds of recorded messages that no person wrote.
 DISPLAY_KINDS = frozenset({
     "internal_notification", "hidden", "async_delegation_complete", "process_complete", "model_switch",
@@ -106,7 +111,7 @@ def written(message: str) -> str:
     The note of how many pictures a message has stays before it, and the text of a file that a gateway puts there.
     """
     pictures, text = _without_notes(message)
-    return f"{pictures}{text}".strip()
+    return f"{pictures}{_without_skill(text)}".strip()
 
 
 def brought(message: str) -> list[str]:
@@ -118,6 +123,17 @@ def brought(message: str) -> list[str]:
         *([DESCRIBING] if described else []),
         *([FETCHING if PAGE in context else READING] if mark else []),
     ]
+
+
+def _without_skill(text: str) -> str:
+    """What a person wrote behind the command of a skill, without the skill itself; empty when that was nothing."""
+    if not text.startswith(SKILL):
+        return text
+    if SKILLS in text:
+        return text.partition(SKILLS_INSTRUCTION)[2].partition(SKILLS_END)[0]
+    # The text of the skill may have the same words.
+    _, found, said = text.rpartition(SKILL_INSTRUCTION)
+    return said.partition(SKILL_END)[0] if found else ""
 
 
 def _without_notes(message: str) -> tuple[str, str]:
