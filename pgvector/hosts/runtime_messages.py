@@ -77,6 +77,12 @@ SKILL, SKILLS = "[IMPORTANT: The user has invoked the ", " skill bundle,"
 SKILL_INSTRUCTION = "The user has provided the following instruction alongside the skill invocation: "
 SKILL_END = "\n\n[Runtime note:"
 SKILLS_INSTRUCTION, SKILLS_END = "\nUser instruction: ", "\n\n[Loaded as part of the "
+# Skills of a channel, before the first message of a session: how they begin, how the last one ends, what may follow it.
+CHANNEL_SKILL = re.compile(r'\[IMPORTANT: The "[^\n]{1,200}" skill is auto-loaded')
+SKILL_FOOTER = "then run them with the terminal tool using the absolute path."
+SKILL_NOTES = (
+    "[Skill config (", "[Skill setup note:", "[This skill has supporting files", "Load any of these with skill_view(",
+)  # fmt: skip
 # Kinds of recorded messages that no person wrote.
 DISPLAY_KINDS = frozenset({
     "internal_notification", "hidden", "async_delegation_complete", "process_complete", "model_switch",
@@ -127,6 +133,11 @@ def brought(message: str) -> list[str]:
 
 def _without_skill(text: str) -> str:
     """What a person wrote behind the command of a skill, without the skill itself; empty when that was nothing."""
+    if CHANNEL_SKILL.match(text):
+        said = text.rpartition(SKILL_FOOTER)[2].lstrip()
+        while said.startswith(SKILL_NOTES):
+            said = said.partition("\n\n")[2].lstrip()
+        return said
     if not text.startswith(SKILL):
         return text
     if SKILLS in text:

@@ -101,5 +101,21 @@ def failed() -> list[str]:
     return [text for name, text in texts.items() if name.endswith("FAILED_TURN_NOTICE")]
 
 
-found = {"failed": failed(), "strings": strings(LIKE_A_NOTICE), "before": strings(BEFORE_WORDS)}
+def with_skills() -> list[str]:
+    """Messages with a skill of a channel, and with one that a person calls, as they come to the memory."""
+    build = module("agent.skill_commands")._build_skill_message
+    skill = {"content": "Read the file.\n\nThen answer.", "linked_files": {"references": ["references/a.md"]}}
+    loaded = '[IMPORTANT: The "garden" skill is auto-loaded. Follow its instructions for this session.]'
+    invoked = '[IMPORTANT: The user has invoked the "garden" skill. The full skill content is loaded below.]'
+    folder, said = Path("/skills/garden"), "Cut the pear.\n\nAnd the plum."
+    channel = "\n\n".join([build(skill, folder, loaded), build({"content": "x"}, folder, loaded), said])
+    return [channel, f"{build(skill, folder, loaded)}\n\n{said}", build(skill, folder, invoked, said, "now")]
+
+
+found = {
+    "failed": failed(),
+    "with_skills": with_skills(),
+    "strings": strings(LIKE_A_NOTICE),
+    "before": strings(BEFORE_WORDS),
+}
 print(json.dumps({"made": made(), "corrections": corrections(), **found}))

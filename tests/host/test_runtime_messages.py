@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_memory_pgvector.hosts.runtime_messages import NEW_MESSAGE, NOTES, PREFIXES, is_correction, mark_of
+from hermes_memory_pgvector.hosts.runtime_messages import NEW_MESSAGE, NOTES, PREFIXES, is_correction, mark_of, written
 from hermes_memory_pgvector.hosts.transcript import FAILED
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     corrections = [is_correction(message, message["content"]) for message in found["corrections"]]
     assert corrections == [True] * (2 if host.name == "b" else 1)
     assert set(found["failed"]) == (FAILED if host.name == "b" else set())
+    assert {written(text) for text in found["with_skills"]} == {"Cut the pear.\n\nAnd the plum."}
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
     assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"
     before = {prefix for prefix in (*PREFIXES, NEW_MESSAGE) if any(prefix in text for text in found["before"])}

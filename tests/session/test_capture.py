@@ -93,6 +93,15 @@ def test_of_a_message_without_words_only_the_answer_is_stored(message: str) -> N
 SKILL = '[IMPORTANT: The user has invoked the "prune" skill. The full skill content is loaded below.]\n\n# Prune\nCut.'
 SKILLS = '[IMPORTANT: The user has invoked the "/a /b" stacked skill bundle, loading 2 skills.]\n\nSkills loaded: a, b'
 INSTRUCTED = "The user has provided the following instruction alongside the skill invocation: "
+CHANNEL = (
+    '[IMPORTANT: The "garden" skill is auto-loaded. Follow its instructions for this session.]\n\n# Garden\n\nCut.\n\n'
+    "[Skill directory: /home/ann/garden]\nResolve any relative paths, then run them with the terminal tool using the "
+    "absolute path."
+)
+NOTES = (
+    "\n\n[Skill config (from ~/.hermes/config.yaml):\n  tree = pear\n]\n\n[Skill setup note: none]\n\n[This skill has "
+    'supporting files:]\n- a.md\n\nLoad any of these with skill_view(name="garden").'
+)
 BLOCKS = '\n\n[Loaded as part of the "a" skill bundle.]\n\n# A\n\nUser instruction: none of it'
 
 
@@ -100,13 +109,15 @@ BLOCKS = '\n\n[Loaded as part of the "a" skill bundle.]\n\n# A\n\nUser instructi
     f"{SKILL} {INSTRUCTED}an example\n\n{INSTRUCTED}How do I\ntreat the old pear?\n\n[Runtime note: now]",
     f"{QUOTE}\n\n{SKILL}\n\n{INSTRUCTED}How do I\ntreat the old pear?",
     f"{SKILLS}\nUser instruction: How do I\ntreat the old pear?{BLOCKS}",
+    f"{CHANNEL}\n\nHow do I\ntreat the old pear?",
+    f"{CHANNEL}\n\n{CHANNEL}{NOTES}\n\nHow do I\ntreat the old pear?",
 ])  # fmt: skip
 def test_what_a_person_wrote_behind_the_command_of_a_skill_is_stored_without_the_skill(message: str) -> None:
     said = "How do I\ntreat the old pear?"
     assert Capture(Settings()).turn(message, ANSWER, Source()).sides == (said, ANSWER)
 
 
-@pytest.mark.parametrize("message", [SKILL, SKILLS])
+@pytest.mark.parametrize("message", [SKILL, SKILLS, CHANNEL, f"{CHANNEL}{NOTES}"])
 def test_of_a_command_of_a_skill_alone_only_the_answer_is_stored(message: str) -> None:
     assert Capture(Settings()).possible(message, ANSWER, Source()).sides == ("", ANSWER)
 
