@@ -59,15 +59,20 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
 
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
-    transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile.
+    transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile, and
+    `earlier` those in the messages before the turn.
     """
     recent = messages[-MESSAGES_MAX:]
     start = _start(recent, question)
     kind = runtime_messages.recorded_kind(messages, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
-    heard = (runtime_messages.corrections(message, text_of(message.get("content"))) for message in turn)
     told = {"kind": kind, "tools": _tools(turn, trusted), "saved": _saved_until(recent, start, trusted)}
-    return told | {"corrections": list(chain.from_iterable(heard))}
+    return told | {"corrections": _corrections(turn), "earlier": _corrections(recent[:start])}
+
+
+def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+    found = (runtime_messages.corrections(message, text_of(message.get("content"))) for message in messages)
+    return list(chain.from_iterable(found))
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:

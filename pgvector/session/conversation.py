@@ -46,8 +46,7 @@ class Conversation:
 
     def theme(self) -> str | None:
         """The theme of this call; None when it is not in `allowed_themes`."""
-        theme = self._theme()
-        return theme if allowed(theme, self._settings.allowed_themes) else None
+        return theme if allowed(theme := self._theme(), self._settings.allowed_themes) else None
 
     def notices(self, message: str) -> list[Notice]:
         """What the person who wrote a message is told of the memory now. A job, or the host itself, is told nothing."""
@@ -113,18 +112,20 @@ class Conversation:
     def take_turn(
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
         tools: Sequence[str] = (), saved: Sequence[Saving] = (), corrections: Sequence[str] = (),
+        earlier: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and is not stored by a replay; the last four are as of `read_turn`."""
-        theme, question, turns = self._theme(), str(user), self._turns
+        """Store a turn that is to be kept and is not stored by a replay; the last five are as of `read_turn`."""
+        theme, session, question, turns = self._theme(), session_id or self.session_id, str(user), self._turns
         answer = recorded_answer(text_of(assistant))
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
+            unheard = self._home.unheard(theme, session, earlier, len(corrections))
         late = [question, *corrections] if off is None else corrections  # One host tells those with a picture only now.
-        for switched in filter(off_record.switch, late):
+        for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
             self._home.switch_late(self._marks(theme), switched)
         asked_off = off_record.unrecorded(question) or self._is_off(theme) if off is None else off
-        off = asked_off or any(map(off_record.silences, corrections))
+        off = asked_off or any(map(off_record.silences, [*corrections, *unheard]))
         for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
@@ -135,10 +136,9 @@ class Conversation:
             return
         said, answered = self._judge(user, answer, speaker or "", kind)
         with self._home.turn_lock:
-            turn = turns.current
-            self._home.note_turn(theme, session_id or self.session_id, Taken(question, (said, answered)))
-            if turn.replayed == (session_id or self.session_id, answered):
-                turn.replayed = None
+            self._home.note_turn(theme, session, Taken(question, (said, answered)))
+            if turns.current.replayed == (session, answered):
+                turns.current.replayed = None
             elif said or answered:
                 taken = TurnTaken(
                     user=said, assistant=answered, parent_session_id=self._lineage.parent,

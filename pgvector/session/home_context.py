@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ log = logging.getLogger("hermes.pgvector")
 
 OFF_RECORD_MAX = 100_000
 LATE_SWITCHES_MAX = 1000
+# Sessions whose number of corrections is known.
+CORRECTED_MAX = 10_000
 # The length of all texts that are kept to see that a question is asked again.
 LAST_TURNS_CHARS_MAX = 4_000_000
 
@@ -62,6 +64,7 @@ class HomeContext:
         self.person_key = PersonKey(state, person_key(home))
         self.off_record = sessions_off_record(state)
         self._late_switches: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
+        self._corrections: LRUCache[tuple[str, str], int] = LRUCache(CORRECTED_MAX)
         self._last_turns: LRUCache[tuple[str, str], Taken] = LRUCache(LAST_TURNS_CHARS_MAX, getsizeof=Taken.chars)
         self._warned = False
         self.turn_lock = threading.Lock()
@@ -127,6 +130,16 @@ class HomeContext:
         """The message of `switch_late`, of which the agent is told now; empty when there is none."""
         with self.turn_lock:
             return self._late_switches.pop(marks[0], "")
+
+    def unheard(self, theme: str, session_id: str, earlier: Sequence[str], own: int) -> Sequence[str]:
+        """Those corrections before a turn, with `own` more, that were not there when the turn before was handed over.
+
+        One host appends what was said before the model's first answer to the last result of a tool, also of an earlier
+        turn, so that no transcript tells which turn it belongs to. The caller holds `turn_lock`.
+        """
+        known = self._corrections.get((theme, session_id), len(earlier))
+        self._corrections[theme, session_id] = len(earlier) + own
+        return earlier[known:]
 
     def note_turn(self, theme: str, session_id: str, turn: Taken) -> None:
         """Note the last turn of a session. The caller holds `turn_lock`.

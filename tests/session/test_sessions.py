@@ -567,6 +567,38 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
 MARK = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]"
 
 
+@pytest.mark.parametrize("said", ["off the record please", "off the record: my PIN is 1234"])
+def test_a_correction_that_the_host_appends_to_an_earlier_turn_takes_the_session_off_the_record(
+    start: Callable[..., Runtime], database: str, said: str
+) -> None:
+    runtime, (question, answer) = start(), turn(2)
+    result = {"role": "tool", "tool_call_id": "1", "content": "42%"}
+    called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "terminal"}, "id": "1"}]}
+    asked, answered = transcript(turn(1))
+    messages: list[dict[str, Any]] = [asked, called, result, answered]
+    one = talk(runtime)
+    for number in (1, 3):
+        # It is heard once, also by the object that takes the next message of a messenger.
+        one = talk(runtime)
+        one.open_turn(turn(number)[0])
+        one.take_turn(*turn(number), **read_turn(messages, turn(number)[0]))
+        messages += transcript(turn(3)) if number == 1 else transcript(turn(2))
+    result["content"] += f"\n\n{MARK}\n{said}\n[/OUT-OF-BAND USER MESSAGE]"
+    one.open_turn(question)
+    one.take_turn(question, answer, **read_turn(messages, question))
+    assert one.late_switch() == said
+    for conversation in (one, talk(runtime)):
+        conversation.end(messages)
+    assert stored(runtime, database) == texts(turn(1), turn(3))
+    messages += transcript(("on the record", "Welcome back, I keep notes again."))
+    one.open_turn("on the record")
+    one.take_turn("on the record", "Welcome back, I keep notes again.", **read_turn(messages, "on the record"))
+    messages += transcript(turn(4))
+    one.open_turn(turn(4)[0])
+    one.take_turn(*turn(4), **read_turn(messages, turn(4)[0]))
+    assert stored(runtime, database) == texts(turn(1), turn(3), turn(4))
+
+
 @pytest.mark.parametrize("row", [False, True])
 @pytest.mark.parametrize(
     ("said", "stays"), [("off the record please", True), ("off the record: my PIN is 1234", False)]
