@@ -64,10 +64,13 @@ def is_withdrawn(turn: Turn, messages: Messages) -> bool:
 def is_asked_again(sides: Pair, messages: Messages, keep: Keep) -> bool:
     """Whether the question of this turn was asked again in its place, by the transcript up to the turn that asks it.
 
-    Hosts tell nothing of `/retry`. Of a compressed transcript nobody can say which turns are missing.
+    Hosts tell nothing of `/retry`. Neither the question nor the answer is before the last turn then; a host may record
+    an answer in another form than it hands it over. Of a compressed transcript nobody can say which turns are missing.
     """
-    before = [keep(*pair) for pair in exchanges(messages)[:-1]]
-    return bool(messages) and not is_compressed(messages) and _key(sides) not in map(_key, before)
+    *before, last = exchanges(messages) or [("", "")]
+    kept = [keep(*pair) for pair in before]
+    is_gone = last[0] not in dict(before) and _key(sides) not in map(_key, kept)
+    return is_gone and bool(messages) and not is_compressed(messages)
 
 
 def _key(turn: Pair) -> Pair:

@@ -429,6 +429,9 @@ FIRST, SECOND = "It is the old one, a P-12.", "It is the new one, a P-80."
     [
         pytest.param([], "cli", [RETRIED, SECOND], id="retried"),
         pytest.param([(RETRIED, FIRST)], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="asked twice"),
+        # A host may add something to what it hands over.
+        pytest.param([(RETRIED, "The old")], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="recorded otherwise"),
+        pytest.param([(f"x\n\n{RETRIED}", FIRST)], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="merged"),
         # A client may send each question alone.
         pytest.param([], "api_server", [RETRIED, FIRST, RETRIED, SECOND], id="client of the API"),
         pytest.param([("[CONTEXT COMPACTION] Pumps.", "")], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="compressed"),
@@ -444,7 +447,7 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     one.take_back_retried(RETRIED, transcript(turn(0), *before, (RETRIED, SECOND)))
     take(one, (RETRIED, SECOND))
     assert stored(runtime, database) == texts(turn(0)) + left
-    one.end(transcript(turn(0), *before, (RETRIED, SECOND)))
+    one.end(transcript(turn(0), (RETRIED, SECOND)))
     assert stored(runtime, database) == texts(turn(0)) + left
 
 
