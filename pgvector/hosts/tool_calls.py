@@ -60,14 +60,17 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
     transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile, and
-    `earlier` those in the messages before the turn.
+    `earlier` those in the messages before the turn. `answer` is what the host recorded as the answer, if it has: it may
+    add something to the one that it hands over, such as which files were not written.
     """
     recent = messages[-MESSAGES_MAX:]
     start = _start(recent, question)
     kind = runtime_messages.recorded_kind(messages, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
     told = {"kind": kind, "tools": _tools(turn, trusted), "saved": _saved_until(recent, start, trusted)}
-    return told | {"corrections": _corrections(turn), "earlier": _corrections(recent[:start])}
+    answers = [text_of(message.get("content")) for message in turn if _is_final(message)]
+    heard = {"corrections": _corrections(turn), "earlier": _corrections(recent[:start])}
+    return told | heard | {"answer": answers[-1] if answers else ""}
 
 
 def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -112,11 +112,11 @@ class Conversation:
     def take_turn(
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
         tools: Sequence[str] = (), saved: Sequence[Saving] = (), corrections: Sequence[str] = (),
-        earlier: Sequence[str] = (),
+        earlier: Sequence[str] = (), answer: str = "",
     ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and is not stored by a replay; the last five are as of `read_turn`."""
+        """Store a turn that is to be kept and is not stored by a replay; the last six are as of `read_turn`."""
         theme, session, question, turns = self._theme(), session_id or self.session_id, str(user), self._turns
-        answer = recorded_answer(text_of(assistant))
+        answer = recorded_answer(answer or text_of(assistant))
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)

@@ -451,6 +451,20 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     assert stored(runtime, database) == texts(turn(0)) + left
 
 
+def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_replay_adds_no_turn(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one, (question, answer) = talk(runtime), turn(1)
+    messages = transcript(turn(0), turn(1))
+    take(one, turn(0))
+    one.open_turn(question)
+    one.take_turn(question, f"{answer}\n\nFiles that were not written: a.py", **read_turn(messages, question))
+    for conversation in (one, talk(runtime)):
+        conversation.end(messages)
+    assert stored(runtime, database) == texts(turn(0), turn(1))
+
+
 def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
     start: Callable[..., Runtime], database: str
 ) -> None:
