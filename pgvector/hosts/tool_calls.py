@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
-from .transcript import is_answer, is_summary, kept_with_summary, text_of
+from .transcript import exchanges, is_answer, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
 # Most calls that saved entries of third parties.
@@ -61,7 +61,8 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
     transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile, and
     `earlier` those in the messages before the turn. `answer` is what the host recorded as the answer, if it has: it may
-    add something to the one that it hands over, such as which files were not written.
+    add something to the one that it hands over, such as which files were not written. `place` is how many exchanges are
+    before the last one.
     """
     recent = messages[-MESSAGES_MAX:]
     start = _start(recent, question)
@@ -70,7 +71,7 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     told = {"kind": kind, "tools": _tools(turn, trusted), "saved": _saved_until(recent, start, trusted)}
     answers = [text_of(message.get("content")) for message in turn if _is_final(message)]
     heard = {"corrections": _corrections(turn), "earlier": _corrections(recent[:start])}
-    return told | heard | {"answer": answers[-1] if answers else ""}
+    return told | heard | {"answer": answers[-1] if answers else "", "place": len(exchanges(messages)) - 1}
 
 
 def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:

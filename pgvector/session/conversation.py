@@ -112,9 +112,9 @@ class Conversation:
     def take_turn(
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
         tools: Sequence[str] = (), saved: Sequence[Saving] = (), corrections: Sequence[str] = (),
-        earlier: Sequence[str] = (), answer: str = "",
+        earlier: Sequence[str] = (), answer: str = "", place: int = -1,
     ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and is not stored by a replay; the last six are as of `read_turn`."""
+        """Store a turn that is to be kept and is not stored by a replay; the last seven are as of `read_turn`."""
         theme, session, question, turns = self._theme(), session_id or self.session_id, str(user), self._turns
         answer = recorded_answer(answer or text_of(assistant))
         with self._home.turn_lock:
@@ -136,7 +136,7 @@ class Conversation:
             return
         said, answered = self._judge(user, answer, speaker or "", kind)
         with self._home.turn_lock:
-            self._home.note_turn(theme, session, Taken(question, (said, answered)))
+            self._home.note_turn(theme, session, Taken(question, (said, answered), place))
             if turns.current.replayed == (session, answered):
                 turns.current.replayed = None
             elif said or answered:
@@ -224,15 +224,8 @@ class Conversation:
         continued = tuple(session for session, found in before.items() if found)
         turns = withdrawal.withdrawn_turns(messages, keep, off=off)
         sessions = [*(before[session] for session in continued), messages]
-        self._home.accept(
-            Withdrawn(
-                at=at,
-                turns=turns,
-                standing=withdrawal.remaining(turns, sessions, keep),
-                continued=continued,
-                **self._origin(theme, session),
-            )
-        )
+        standing, origin = withdrawal.remaining(turns, sessions, keep), self._origin(theme, session)
+        self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=continued, **origin))
 
     def take_back_retried(self, user: Any, messages: Sequence[Mapping[str, Any]], session_id: str = "") -> None:
         """Withdraw the turn before, when this turn asks its question again in its place. Comes before `take_turn`."""
@@ -241,8 +234,10 @@ class Conversation:
         # Clients of the API may send each question without the turns before it.
         if last is None or last.question != str(user) or self.identity.platform == "api_server":
             return
-        if withdrawal.is_asked_again(last.sides, messages, self._judge):
+        if withdrawal.is_asked_again(last, messages, self._judge):
             self._home.accept(Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session)))
+            # A replay of this turn found the answer of the one before, if it is the same.
+            self._turns.current.replayed = None
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""

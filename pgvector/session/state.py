@@ -78,10 +78,14 @@ class Save(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A turn that was handed over on the record: its question, and its sides that are stored, the others empty."""
+    """A turn that was handed over on the record: its question, and its sides that are stored, the others empty.
+
+    `place` is how many exchanges were before it in its transcript; negative when that is not known.
+    """
 
     question: str
     sides: tuple[str, str]
+    place: int
 
     def chars(self) -> int:
         """The length of its texts."""

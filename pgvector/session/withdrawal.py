@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ..hosts.environment import scrubber
 from ..hosts.transcript import carried, exchanges, is_compressed
 from .off_record import recorded as recorded_turns
-from .state import EVENT_TURNS_MAX, Turn
+from .state import EVENT_TURNS_MAX, Taken, Turn
 
 Pair: TypeAlias = tuple[str, str]
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
@@ -61,16 +61,16 @@ def is_withdrawn(turn: Turn, messages: Messages) -> bool:
     return asked and bool(since) and not _remaining(since)
 
 
-def is_asked_again(sides: Pair, messages: Messages, keep: Keep) -> bool:
+def is_asked_again(turn: Taken, messages: Messages, keep: Keep) -> bool:
     """Whether the question of this turn was asked again in its place, by the transcript up to the turn that asks it.
 
-    Hosts tell nothing of `/retry`. Neither the question nor the answer is before the last turn then; a host may record
-    an answer in another form than it hands it over. Of a compressed transcript nobody can say which turns are missing.
+    Hosts tell nothing of `/retry`. The last turn then has the place of this one, and neither its question nor its
+    answer is before it. Of a compressed transcript nobody can say which turns are missing.
     """
     *before, last = exchanges(messages) or [("", "")]
-    kept = [keep(*pair) for pair in before]
-    is_gone = last[0] not in dict(before) and _key(sides) not in map(_key, kept)
-    return is_gone and bool(messages) and not is_compressed(messages)
+    if len(before) != turn.place or last[0] in dict(before) or is_compressed(messages):
+        return False
+    return bool(messages) and _key(turn.sides) not in (_key(keep(*pair)) for pair in before)
 
 
 def _key(turn: Pair) -> Pair:

@@ -237,7 +237,7 @@ def test_calls_of_one_message_have_not_read_each_others_results() -> None:
 def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, Any]]) -> None:
     turn = [user("q"), calls("web_search"), RESULT, *correction, call("memory", "1"), result("1"), answer("a")]
     expected = {"kind": "", "tools": ["web_search"], "saved": [saved("q", "1", "web_search")]}
-    expected |= {"corrections": ["rather today"], "earlier": ["rather now"], "answer": "a"}
+    expected |= {"corrections": ["rather today"], "earlier": ["rather now"], "answer": "a", "place": 1}
     before = [user("before"), {"role": "user", "content": "rather now", "display_kind": "steer"}, answer("b")]
     assert read_turn([*before, *turn], "q") == expected
     assert savings(turn) == expected["saved"]
@@ -274,7 +274,7 @@ def test_the_newest_of_many_saving_calls_are_told() -> None:
 def test_what_trusted_tools_tell_is_the_agents_own() -> None:
     turn = [user("q"), calls("mcp__wiki__read", "terminal"), RESULT, call("memory", "1"), result("1"), answer("a")]
     trusted = ["mcp__wiki__*", "web_?earch"]
-    nothing: dict[str, Any] = {"kind": "", "saved": [], "corrections": [], "earlier": [], "answer": "a"}
+    nothing: dict[str, Any] = {"kind": "", "saved": [], "corrections": [], "earlier": [], "answer": "a", "place": 0}
     assert read_turn(turn, "q", trusted) == {"tools": ["terminal"], **nothing}
     assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
     assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]

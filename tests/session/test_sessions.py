@@ -431,6 +431,10 @@ FIRST, SECOND = "It is the old one, a P-12.", "It is the new one, a P-80."
         pytest.param([(RETRIED, FIRST)], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="asked twice"),
         # A host may add something to what it hands over.
         pytest.param([(RETRIED, "The old")], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="recorded otherwise"),
+        # A host may cut a transcript without a summary.
+        pytest.param(
+            [("Which pump?", "None."), ("Why?", "It broke.")], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="cut"
+        ),
         pytest.param([(f"x\n\n{RETRIED}", FIRST)], "cli", [RETRIED, FIRST, RETRIED, SECOND], id="merged"),
         # A client may send each question alone.
         pytest.param([], "api_server", [RETRIED, FIRST, RETRIED, SECOND], id="client of the API"),
@@ -441,7 +445,10 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     before: list[tuple[str, str]], platform: str, left: list[str], start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start()
-    take(talk(runtime, platform=platform), turn(0), (RETRIED, FIRST))
+    first, messages = talk(runtime, platform=platform), transcript(turn(0), (RETRIED, FIRST))
+    take(first, turn(0))
+    first.open_turn(RETRIED)
+    first.take_turn(RETRIED, FIRST, **read_turn(messages, RETRIED))
     # A messenger's next message may be taken by another object.
     one = talk(runtime, platform=platform)
     one.take_back_retried(RETRIED, transcript(turn(0), *before, (RETRIED, SECOND)))
@@ -463,6 +470,21 @@ def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_
     for conversation in (one, talk(runtime)):
         conversation.end(messages)
     assert stored(runtime, database) == texts(turn(0), turn(1))
+
+
+def test_a_retried_turn_with_the_same_answer_is_stored_when_the_session_ended_first(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one, messages = talk(runtime, platform="cli"), transcript((RETRIED, FIRST))
+    told = read_turn(messages, RETRIED)
+    one.open_turn(RETRIED)
+    one.take_turn(RETRIED, FIRST, **told)
+    one.open_turn(RETRIED)
+    one.end(messages)
+    one.take_back_retried(RETRIED, messages)
+    one.take_turn(RETRIED, FIRST, **told)
+    assert stored(runtime, database) == [RETRIED, FIRST]
 
 
 def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
