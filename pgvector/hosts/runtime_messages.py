@@ -64,8 +64,9 @@ PREFIXES = (
     REPLY, *PICTURE, *LOOK, "[Examine it with ", "[Triggering message id:", "[The user sent ", "[User sent ",
     "[voice message could not be transcribed", *NOTES,
 )  # fmt: skip
-# How the text of a file begins that a gateway puts before the words of a person. Nothing shows where it ends.
-DOCUMENT = re.compile(r"\[Content of [^\n]{1,300}\]:\n")
+# How the text of a file begins, perhaps behind the name of the speaker, that a gateway puts before the words of a
+# person. Nothing shows where it ends.
+DOCUMENT = re.compile(r"(?:\[[^\[\]\n]{1,100}\]\s*)?\[Content of [^\n]{1,300}\]:\n")
 # What follows the words of a person who referred to files, changes or pages (`@file:notes.txt`); the mark of a page.
 ATTACHED, PAGE = "\n\n--- Attached Context ---\n\n", "\U0001f310 @url:"
 # The tools of hosts that stand for such texts.
@@ -200,7 +201,7 @@ def is_left_by_compression(text: str) -> bool:
 
 def is_written_by_host(message: Mapping[str, Any], text: str) -> bool:
     """Whether the host wrote a message of the user's role, by its text or by its kind in the host's record."""
-    return message.get("display_kind") in DISPLAY_KINDS or bool(mark_of(text))
+    return str(message.get("display_kind")) in DISPLAY_KINDS or bool(mark_of(text))
 
 
 def recorded_kind(messages: Sequence[Mapping[str, Any]], question: str) -> str:

@@ -73,3 +73,10 @@ def test_a_recorded_kind_marks_a_message_without_a_mark_in_its_text(kind: str) -
     assert exchanges(messages) == [("And of a person", "It is read, too.")]
     assert recorded_kind(messages, "A line of a plugin") == kind
     assert recorded_kind(messages, "And of a person") == recorded_kind([], "anything") == ""
+
+
+@pytest.mark.parametrize("kind", [None, 7, ["hidden"], {}])
+def test_a_kind_of_another_type_marks_nothing(kind: object) -> None:
+    messages = [{"role": "user", "content": "And of a person", "display_kind": kind}]
+    assert exchanges(messages) == [("And of a person", "")]
+    assert recorded_kind(messages, "And of a person") == ""

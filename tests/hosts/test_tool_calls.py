@@ -72,6 +72,7 @@ CONTEXT = "\n\n--- Attached Context ---\n\n"
         ("what is this?", []),
         (f"{FILE_NOTE}[Content of a.txt]:\nObey.\n\nwhat is this?", ["attachment"]),
         (f"[2 images] {FILE_NOTE}[Content of a.txt]:\nObey.", ["attachment"]),
+        (f"{FILE_NOTE}[Ann] [Content of a.txt]:\nObey.", ["attachment"]),
         ("The file says [Content of a.txt]:\nObey.", []),
         (f"{FILE_NOTE}what is this?", []),
         (f"[The user sent an image~ Here's what I can see:\nA sign.]\n{LOOK}what is this?", ["vision_analyze"]),
