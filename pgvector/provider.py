@@ -230,10 +230,9 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         if self._session is not None:
             (runtime, conversation, _), seen = self._session, messages or ()
             runtime.prefetch.note_replay(session_id or conversation.session_id, seen)
-            turn = read_turn(seen, user_content, runtime.settings.trusted_tools)
+            record = read_turn(seen, user_content, runtime.settings.trusted_tools)
             author = str((turn_author or {}).get("id") or "")
-            conversation.take_back_retried(user_content, seen, session_id)
-            conversation.take_turn(user_content, assistant_content, session_id, author, **turn)
+            conversation.take_turn(user_content, assistant_content, session_id, author, record)
 
     @guarded(nothing)
     def on_memory_write(

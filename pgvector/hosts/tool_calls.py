@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
-from .transcript import exchanges, is_answer, is_summary, kept_with_summary, text_of
+from .transcript import exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
 # Most calls that saved entries of third parties.
@@ -54,24 +54,42 @@ class Saving(NamedTuple):
     theme: str = ""
 
 
-def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> dict[str, Any]:
-    """What a transcript tells of the last turn with this question, or without one of the last turn.
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """What a transcript tells of a turn that is handed over; by default nothing.
 
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
     transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile, and
-    `earlier` those in the messages before the turn. `answer` is what the host recorded as the answer, if it has: it may
-    add something to the one that it hands over, such as which files were not written. `place` is how many exchanges are
-    before the last one.
+    `earlier` those in the messages before the turn. `answer` is as the host recorded it, which may add something to the
+    one that it hands over, such as which files were not written. `before` are the exchanges before the last one; None
+    when a compression may have taken some of them.
     """
+
+    kind: str = ""
+    tools: Sequence[str] = ()
+    saved: Sequence[Saving] = ()
+    corrections: Sequence[str] = ()
+    earlier: Sequence[str] = ()
+    answer: str = ""
+    before: Sequence[tuple[str, str]] | None = None
+
+
+def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> TurnRecord:
+    """What a transcript tells of the last turn with this question, or without one of the last turn."""
     recent = messages[-MESSAGES_MAX:]
     start = _start(recent, question)
-    kind = runtime_messages.recorded_kind(messages, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
-    told = {"kind": kind, "tools": _tools(turn, trusted), "saved": _saved_until(recent, start, trusted)}
     answers = [text_of(message.get("content")) for message in turn if _is_final(message)]
-    heard = {"corrections": _corrections(turn), "earlier": _corrections(recent[:start])}
-    return told | heard | {"answer": answers[-1] if answers else "", "place": len(exchanges(messages)) - 1}
+    return TurnRecord(
+        kind=runtime_messages.recorded_kind(messages, question),
+        tools=_tools(turn, trusted),
+        saved=_saved_until(recent, start, trusted),
+        corrections=_corrections(turn),
+        earlier=_corrections(recent[:start]),
+        answer=answers[-1] if answers else "",
+        before=None if not messages or is_compressed(messages) else exchanges(messages)[:-1],
+    )
 
 
 def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -89,11 +107,6 @@ def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str
             if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := used.tools()):
                 found[text_of(message.get("content"))] = tools
     return dict(list(found.items())[-ANSWERS_MAX:])
-
-
-def made_with(tools: Sequence[str]) -> dict[str, Any]:
-    """The metadata of a turn in which these tools brought texts from outside."""
-    return {"tools": list(tools)} if tools else {}
 
 
 def savings(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> list[Saving]:

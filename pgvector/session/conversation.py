@@ -11,7 +11,7 @@ from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import recorded_answer, running
-from ..hosts.tool_calls import Saving, made_with, plain_id, savings, tools_by_answer
+from ..hosts.tool_calls import TurnRecord, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
 from . import attribution, off_record, withdrawal
@@ -20,6 +20,7 @@ from .outages import Notice
 from .state import EVENT_TURNS_MAX, Lineage, Taken, Turn, Turns
 from .themes import Identity, allowed
 
+NOT_RECORDED = TurnRecord()
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
 
 
@@ -110,23 +111,22 @@ class Conversation:
         return theme
 
     def take_turn(
-        self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", kind: str = "",
-        tools: Sequence[str] = (), saved: Sequence[Saving] = (), corrections: Sequence[str] = (),
-        earlier: Sequence[str] = (), answer: str = "", place: int = -1,
-    ) -> None:  # fmt: skip
-        """Store a turn that is to be kept and is not stored by a replay; the last seven are as of `read_turn`."""
+        self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", record: TurnRecord = NOT_RECORDED
+    ) -> None:
+        """Store a turn that is to be kept and is not stored by a replay."""
         theme, session, question, turns = self._theme(), session_id or self.session_id, str(user), self._turns
-        answer = recorded_answer(answer or text_of(assistant))
+        answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
+        self._take_back_retried(theme, session, question, record)
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
-            unheard = self._home.unheard(theme, session, earlier, len(corrections))
+            unheard = self._home.unheard(theme, session, record.earlier, len(corrections))
         late = [question, *corrections] if off is None else corrections  # One host tells those with a picture only now.
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
             self._home.switch_late(self._marks(theme), switched)
         asked_off = off_record.unrecorded(question) or self._is_off(theme) if off is None else off
         off = asked_off or any(map(off_record.silences, [*corrections, *unheard]))
-        for event in () if off else attribution.events(saved, saves, **self._origin(theme, session_id)):
+        for event in () if off else attribution.events(record.saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
             turns.withdrawn_question = None
@@ -134,7 +134,9 @@ class Conversation:
         if off:
             turns.in_doubt.append((question, answer))
             return
-        said, answered = self._judge(user, answer, speaker or "", kind)
+        said, answered = self._judge(user, answer, speaker or "", record.kind)
+        made_with = {"tools": list(record.tools)} if record.tools else {}
+        place = None if record.before is None else len(record.before)
         with self._home.turn_lock:
             self._home.note_turn(theme, session, Taken(question, (said, answered), place))
             if turns.current.replayed == (session, answered):
@@ -142,11 +144,24 @@ class Conversation:
             elif said or answered:
                 taken = TurnTaken(
                     user=said, assistant=answered, parent_session_id=self._lineage.parent,
-                    metadata=self._home.author_in(theme, self.identity, speaker) | made_with(tools),
+                    metadata=self._home.author_in(theme, self.identity, speaker) | made_with,
                     **self._origin(theme, session_id),
                 )  # fmt: skip
                 if not self._home.accept(taken):
                     turns.refused.append(question)
+
+    def _take_back_retried(self, theme: str, session: str, question: str, record: TurnRecord) -> None:
+        """Withdraw the turn before this one, when its question is asked again in its place."""
+        with self._home.turn_lock:
+            last = self._home.last_turn(theme, session)
+            # Clients of the API may send each question without the turns before it.
+            if last is None or self.identity.platform == "api_server":
+                return
+            if withdrawal.is_asked_again(last, question, record.before, self._judge):
+                origin = self._origin(theme, session)
+                self._home.accept(Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **origin))
+                # A replay of this turn found the answer of the one before, if it is the same.
+                self._turns.current.replayed = None
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store the turns of a transcript that are missing. Hosts call this more than once a session.
@@ -226,18 +241,6 @@ class Conversation:
         sessions = [*(before[session] for session in continued), messages]
         standing, origin = withdrawal.remaining(turns, sessions, keep), self._origin(theme, session)
         self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=continued, **origin))
-
-    def take_back_retried(self, user: Any, messages: Sequence[Mapping[str, Any]], session_id: str = "") -> None:
-        """Withdraw the turn before, when this turn asks its question again in its place. Comes before `take_turn`."""
-        theme, session = self._theme(), session_id or self.session_id
-        last = self._home.last_turn(theme, session)
-        # Clients of the API may send each question without the turns before it.
-        if last is None or last.question != str(user) or self.identity.platform == "api_server":
-            return
-        if withdrawal.is_asked_again(last, messages, self._judge):
-            self._home.accept(Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session)))
-            # A replay of this turn found the answer of the one before, if it is the same.
-            self._turns.current.replayed = None
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""

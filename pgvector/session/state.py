@@ -80,12 +80,12 @@ class Save(NamedTuple):
 class Taken(NamedTuple):
     """A turn that was handed over on the record: its question, and its sides that are stored, the others empty.
 
-    `place` is how many exchanges were before it in its transcript; negative when that is not known.
+    `place` is how many exchanges were before it in its transcript; None when that is not known.
     """
 
     question: str
     sides: tuple[str, str]
-    place: int
+    place: int | None
 
     def chars(self) -> int:
         """The length of its texts."""

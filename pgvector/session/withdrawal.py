@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
-from ..hosts.transcript import carried, exchanges, is_compressed
+from ..hosts.transcript import carried, exchanges
 from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Taken, Turn
 
@@ -61,16 +61,15 @@ def is_withdrawn(turn: Turn, messages: Messages) -> bool:
     return asked and bool(since) and not _remaining(since)
 
 
-def is_asked_again(turn: Taken, messages: Messages, keep: Keep) -> bool:
-    """Whether the question of this turn was asked again in its place, by the transcript up to the turn that asks it.
+def is_asked_again(turn: Taken, question: str, before: Sequence[Pair] | None, keep: Keep) -> bool:
+    """Whether a question is that of this turn, asked again in its place; `before` are the exchanges before it.
 
-    Hosts tell nothing of `/retry`. The last turn then has the place of this one, and neither its question nor its
-    answer is before it. Of a compressed transcript nobody can say which turns are missing.
+    Hosts tell nothing of `/retry`. Neither question nor answer of the turn is in the transcript then, and as much is
+    before the new question as was before the turn.
     """
-    *before, last = exchanges(messages) or [("", "")]
-    if len(before) != turn.place or last[0] in dict(before) or is_compressed(messages):
+    if turn.question != question or before is None or turn.place != len(before) or question in dict(before):
         return False
-    return bool(messages) and _key(turn.sides) not in (_key(keep(*pair)) for pair in before)
+    return _key(turn.sides) not in (_key(keep(*pair)) for pair in before)
 
 
 def _key(turn: Pair) -> Pair:

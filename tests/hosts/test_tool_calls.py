@@ -17,6 +17,7 @@ from hermes_memory_pgvector.hosts.tool_calls import (
     SAVING_CALLS_MAX,
     TOOLS_MAX,
     Saving,
+    TurnRecord,
     read_turn,
     savings,
     tools_by_answer,
@@ -28,8 +29,7 @@ from hermes_memory_pgvector.tools.schemas import every_schema
 
 
 def tools_of_turn(messages: list[dict[str, Any]], question: str) -> list[str]:
-    tools: list[str] = read_turn(messages, question)["tools"]
-    return tools
+    return list(read_turn(messages, question).tools)
 
 
 def user(text: str) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def test_what_was_saved_after_third_parties_were_read_is_told() -> None:
         user("fourth"), call("memory", "11"), result("11"), answer("four"), user("fifth"), answer("five"),
     ]  # fmt: skip
     third = [saved("third, interrupted", "8", "mcp_mail_read", save_id="ab12", theme="team")]
-    told = {question: read_turn(transcript, question)["saved"] for question in ("first", "second", "fourth", "fifth")}
+    told = {question: read_turn(transcript, question).saved for question in ("first", "second", "fourth", "fifth")}
     assert told == {
         "first": [saved("first", "5", "web_search", "terminal")],
         "second": [],
@@ -237,11 +237,16 @@ def test_calls_of_one_message_have_not_read_each_others_results() -> None:
 )
 def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, Any]]) -> None:
     turn = [user("q"), calls("web_search"), RESULT, *correction, call("memory", "1"), result("1"), answer("a")]
-    expected = {"kind": "", "tools": ["web_search"], "saved": [saved("q", "1", "web_search")]}
-    expected |= {"corrections": ["rather today"], "earlier": ["rather now"], "answer": "a", "place": 1}
     before = [user("before"), {"role": "user", "content": "rather now", "display_kind": "steer"}, answer("b")]
-    assert read_turn([*before, *turn], "q") == expected
-    assert savings(turn) == expected["saved"]
+    assert read_turn([*before, *turn], "q") == TurnRecord(
+        tools=["web_search"],
+        saved=[saved("q", "1", "web_search")],
+        corrections=["rather today"],
+        earlier=["rather now"],
+        answer="a",
+        before=[("before", "b")],
+    )
+    assert savings(turn) == [saved("q", "1", "web_search")]
 
 
 def test_what_a_host_appends_to_a_result_and_what_repeats_its_id_change_nothing() -> None:
@@ -275,7 +280,7 @@ def test_the_newest_of_many_saving_calls_are_told() -> None:
 def test_what_trusted_tools_tell_is_the_agents_own() -> None:
     turn = [user("q"), calls("mcp__wiki__read", "terminal"), RESULT, call("memory", "1"), result("1"), answer("a")]
     trusted = ["mcp__wiki__*", "web_?earch"]
-    nothing: dict[str, Any] = {"kind": "", "saved": [], "corrections": [], "earlier": [], "answer": "a", "place": 0}
-    assert read_turn(turn, "q", trusted) == {"tools": ["terminal"], **nothing}
+    expected = TurnRecord(tools=["terminal"], saved=[], corrections=[], earlier=[], answer="a", before=[])
+    assert read_turn(turn, "q", trusted) == expected
     assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
     assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]

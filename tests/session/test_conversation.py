@@ -18,7 +18,7 @@ import pytest
 from loopback import Endpoint
 
 from hermes_memory_pgvector.errors import BadArgument, Condition
-from hermes_memory_pgvector.hosts.tool_calls import Saving, read_turn, savings
+from hermes_memory_pgvector.hosts.tool_calls import Saving, TurnRecord, read_turn, savings
 from hermes_memory_pgvector.model import Add, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.attribution import events
@@ -82,7 +82,7 @@ def test_answers_that_were_made_with_tools_from_outside_are_marked_also_in_a_rep
     runtime: Runtime, talk: Callable[..., Conversation], database: str
 ) -> None:
     one, call = talk(), {"role": "assistant", "tool_calls": [{"function": {"name": "web_extract"}}]}
-    one.take_turn(*said(1), tools=["web_extract"])
+    one.take_turn(*said(1), record=TurnRecord(tools=["web_extract"]))
     one.take_turn(*said(2))
     [question, answer] = transcript(3)
     one.end([*transcript(1, 2), question, call, answer, *transcript(4)])
@@ -458,7 +458,7 @@ def test_entries_that_were_saved_after_third_parties_were_read_say_so(
         asked = reading_turn(question, "call_0", answer=answer if ends else "")
         transcript.extend(asked if reads else [asked[0], *asked[3:]])
         told = read_turn(transcript, question)
-        return lambda: one.take_turn(question, answer, "s1", **told)
+        return lambda: one.take_turn(question, answer, "s1", record=told)
 
     begin(1, "own", reads=False)()
     late = begin(2, "read")
@@ -483,7 +483,7 @@ def test_an_entry_of_a_turn_that_was_taken_back_says_so_too(
     one.open_turn(question)
     one.change_entry("add", "memory", "read", {"tool_call_id": "1"})
     one._turns.withdrawn_question = question
-    one.take_turn(question, answer, "s1", **read_turn(reading_turn(question, "1", answer=answer), question))
+    one.take_turn(question, answer, "s1", record=read_turn(reading_turn(question, "1", answer=answer), question))
     assert made(runtime, database) == {"read": ["web_extract"]}
     assert answers(runtime, database) == []
 

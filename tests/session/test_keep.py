@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from loopback import Endpoint
 
+from hermes_memory_pgvector.hosts.tool_calls import TurnRecord
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.themes import Identity
@@ -204,7 +205,9 @@ def test_a_message_that_the_host_recorded_as_its_own_is_not_stored(start: Callab
     runtime = start("all")
     conversation = talk(runtime)
     conversation.open_turn("A line of a plugin that came in over night")
-    conversation.take_turn("A line of a plugin that came in over night", ANSWER, kind="internal_notification")
+    conversation.take_turn(
+        "A line of a plugin that came in over night", ANSWER, record=TurnRecord(kind="internal_notification")
+    )
     say(conversation, "A line of a person who comes in over night")
     assert [text for role, text in turns(runtime) if role == "user"] == ["A line of a person who comes in over night"]
 

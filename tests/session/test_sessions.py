@@ -448,11 +448,12 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     first, messages = talk(runtime, platform=platform), transcript(turn(0), (RETRIED, FIRST))
     take(first, turn(0))
     first.open_turn(RETRIED)
-    first.take_turn(RETRIED, FIRST, **read_turn(messages, RETRIED))
+    first.take_turn(RETRIED, FIRST, record=read_turn(messages, RETRIED))
     # A messenger's next message may be taken by another object.
     one = talk(runtime, platform=platform)
-    one.take_back_retried(RETRIED, transcript(turn(0), *before, (RETRIED, SECOND)))
-    take(one, (RETRIED, SECOND))
+    one.open_turn(RETRIED)
+    messages = transcript(turn(0), *before, (RETRIED, SECOND))
+    one.take_turn(RETRIED, SECOND, record=read_turn(messages, RETRIED))
     assert stored(runtime, database) == texts(turn(0)) + left
     one.end(transcript(turn(0), (RETRIED, SECOND)))
     assert stored(runtime, database) == texts(turn(0)) + left
@@ -466,7 +467,7 @@ def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_
     messages = transcript(turn(0), turn(1))
     take(one, turn(0))
     one.open_turn(question)
-    one.take_turn(question, f"{answer}\n\nFiles that were not written: a.py", **read_turn(messages, question))
+    one.take_turn(question, f"{answer}\n\nFiles that were not written: a.py", record=read_turn(messages, question))
     for conversation in (one, talk(runtime)):
         conversation.end(messages)
     assert stored(runtime, database) == texts(turn(0), turn(1))
@@ -479,11 +480,10 @@ def test_a_retried_turn_with_the_same_answer_is_stored_when_the_session_ended_fi
     one, messages = talk(runtime, platform="cli"), transcript((RETRIED, FIRST))
     told = read_turn(messages, RETRIED)
     one.open_turn(RETRIED)
-    one.take_turn(RETRIED, FIRST, **told)
+    one.take_turn(RETRIED, FIRST, record=told)
     one.open_turn(RETRIED)
     one.end(messages)
-    one.take_back_retried(RETRIED, messages)
-    one.take_turn(RETRIED, FIRST, **told)
+    one.take_turn(RETRIED, FIRST, record=told)
     assert stored(runtime, database) == [RETRIED, FIRST]
 
 
@@ -492,10 +492,12 @@ def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
 ) -> None:
     runtime = start()
     one = talk(runtime)
-    take(one, (RETRIED, FIRST))
+    told = read_turn(transcript((RETRIED, FIRST)), RETRIED)
+    one.open_turn(RETRIED)
+    one.take_turn(RETRIED, FIRST, record=told)
     one.go_on("t", "s", anew=True)
-    one.take_back_retried(RETRIED, transcript((RETRIED, FIRST)))
-    take(one, (RETRIED, FIRST))
+    one.open_turn(RETRIED)
+    one.take_turn(RETRIED, FIRST, record=told)
     assert stored(runtime, database) == texts((RETRIED, FIRST), (RETRIED, FIRST))
 
 
@@ -620,21 +622,21 @@ def test_a_correction_that_the_host_appends_to_an_earlier_turn_takes_the_session
         # It is heard once, also by the object that takes the next message of a messenger.
         one = talk(runtime)
         one.open_turn(turn(number)[0])
-        one.take_turn(*turn(number), **read_turn(messages, turn(number)[0]))
+        one.take_turn(*turn(number), record=read_turn(messages, turn(number)[0]))
         messages += transcript(turn(3)) if number == 1 else transcript(turn(2))
     result["content"] += f"\n\n{MARK}\n{said}\n[/OUT-OF-BAND USER MESSAGE]"
     one.open_turn(question)
-    one.take_turn(question, answer, **read_turn(messages, question))
+    one.take_turn(question, answer, record=read_turn(messages, question))
     assert one.late_switch() == said
     for conversation in (one, talk(runtime)):
         conversation.end(messages)
     assert stored(runtime, database) == texts(turn(1), turn(3))
     messages += transcript(("on the record", "Welcome back, I keep notes again."))
     one.open_turn("on the record")
-    one.take_turn("on the record", "Welcome back, I keep notes again.", **read_turn(messages, "on the record"))
+    one.take_turn("on the record", "Welcome back, I keep notes again.", record=read_turn(messages, "on the record"))
     messages += transcript(turn(4))
     one.open_turn(turn(4)[0])
-    one.take_turn(*turn(4), **read_turn(messages, turn(4)[0]))
+    one.take_turn(*turn(4), record=read_turn(messages, turn(4)[0]))
     assert stored(runtime, database) == texts(turn(1), turn(3), turn(4))
 
 
@@ -658,7 +660,7 @@ def test_a_turn_that_is_taken_off_the_record_while_it_runs_is_not_stored(
     one = talk(runtime)
     take(one, turn(1))
     one.open_turn(question)
-    one.take_turn(question, answer, **read_turn(messages, question))
+    one.take_turn(question, answer, record=read_turn(messages, question))
     assert one.late_switch() == (said if stays else "")
     take(one, turn(3))
     later = [*messages, *transcript(turn(3))]
@@ -701,7 +703,7 @@ def test_a_turn_off_the_record_stays_so_when_it_is_corrected_once_more(
     one = talk(runtime)
     take(one, turn(1))
     one.open_turn(question)
-    one.take_turn(*silenced, **read_turn(messages, question))
+    one.take_turn(*silenced, record=read_turn(messages, question))
     take(one, turn(3))
     for conversation in (one, talk(runtime)):
         conversation.end([*messages, *transcript(turn(3))])
@@ -716,7 +718,7 @@ def test_a_turn_that_is_corrected_is_stored_with_its_question(
     runtime, messages = start(), corrected(turn(1), said, rows=rows)
     one = talk(runtime)
     one.open_turn(turn(1)[0])
-    one.take_turn(*turn(1), **read_turn(messages, turn(1)[0]))
+    one.take_turn(*turn(1), record=read_turn(messages, turn(1)[0]))
     assert stored(runtime, database) == texts(turn(1))
     talk(runtime, "missed").end(corrected(turn(2), said, rows=rows))
     assert stored(runtime, database) == texts(turn(1), turn(2))
