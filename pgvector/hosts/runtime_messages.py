@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .provenance import ATTACHMENT
-
 # How a message begins with which a host starts a turn by itself.
 TURNS = (
     "[IMPORTANT: Background process ",
@@ -55,51 +53,13 @@ COMPRESSED = (
 )
 # A note to the model; what follows it was said by a person.
 NOTES = ("[System note:", "[System:", "[SYSTEM NOTICE")
-# What hosts put before what a person wrote: the message that it replies to, its id, files, pictures and recordings.
-REPLY = "[Replying to"
-PICTURE = ("[The user sent an image", "[The user attached an image")
-# What follows the description of a picture, which may have any text.
-LOOK = ("[If you need a closer look,", "[You can examine it with ")
-PREFIXES = (
-    REPLY, *PICTURE, *LOOK, "[Examine it with ", "[Triggering message id:", "[The user sent ", "[User sent ",
-    "[voice message could not be transcribed", *NOTES,
-)  # fmt: skip
-# How the text of a file begins, perhaps behind the name of the speaker, that a gateway puts before the words of a
-# person. Nothing shows where it ends.
-DOCUMENT = re.compile(r"(?:\[[^\[\]\n]{1,100}\]\s*)?\[Content of [^\n]{1,300}\]:\n")
-# What follows the words of a person who referred to files, changes or pages (`@file:notes.txt`); the mark of a page.
-ATTACHED, PAGE = "\n\n--- Attached Context ---\n\n", "\U0001f310 @url:"
-# The tools of hosts that stand for such texts.
-DESCRIBING, READING, FETCHING = "vision_analyze", "read_file", "web_extract"
-# It follows the messages of others in a room.
-NEW_MESSAGE = "\n\n[New message]\n"
-# A command of a skill, and of several, in the transcript: before the person's words, or behind them, stands the skill.
-SKILL, SKILLS = "[IMPORTANT: The user has invoked the ", " skill bundle,"
-SKILL_INSTRUCTION = "The user has provided the following instruction alongside the skill invocation: "
-SKILL_END = "\n\n[Runtime note:"
-SKILLS_INSTRUCTION, SKILLS_END = "\nUser instruction: ", "\n\n[Loaded as part of the "
-# Skills of a channel, before the first message of a session: how they begin, how the last one ends, what may follow it.
-CHANNEL_SKILL = re.compile(r'\[IMPORTANT: The "[^\n]{1,200}" skill is auto-loaded')
-SKILL_FOOTER = "then run them with the terminal tool using the absolute path."
-SKILL_NOTES = (
-    "[Skill config (", "[Skill setup note:", "[This skill has supporting files", "Load any of these with skill_view(",
-)  # fmt: skip
 # Kinds of recorded messages that no person wrote.
 DISPLAY_KINDS = frozenset({
     "internal_notification", "hidden", "async_delegation_complete", "process_complete", "model_switch",
     "personality_switch",
 })  # fmt: skip
-# How hosts say before the words of a message how many pictures it has.
-PICTURES = re.compile(r"\[\d+ images?\] ?")
 ROWS_MAX = 2000
 NOTES_MAX = 20
-_NOTE = re.compile(
-    # A reply quotes a text that may have brackets.
-    rf'{re.escape(REPLY)}.*?"\](?=\n|\Z)'
-    rf"|(?:{'|'.join(map(re.escape, PICTURE))}).*?\](?=\n(?:{'|'.join(map(re.escape, LOOK))}))"
-    rf"|(?:{'|'.join(map(re.escape, PREFIXES[1:]))}).*?\](?=\n|\Z)",
-    re.DOTALL,
-)
 _NOTE_END = re.compile(r"\](?=[ \t]*(\n|$))")
 # In a chat room, hosts put the name of the speaker before a message, also before one of their own.
 SPEAKER = re.compile(r"\s*\[[^\[\]\n]{1,100}\]\s*")
@@ -110,58 +70,6 @@ def mark_of(message: object) -> str:
     text = message.strip() if isinstance(message, str) else ""
     speaker = SPEAKER.match(text)
     return _mark(text) or (_mark(text[speaker.end() :]) if speaker else "")
-
-
-def written(message: str) -> str:
-    """What a person wrote of a message, perhaps behind the name of the speaker, without what a host adds to it.
-
-    The note of how many pictures a message has stays before it, and the text of a file that a gateway puts there.
-    """
-    pictures, text = _without_notes(message)
-    return f"{pictures}{_without_skill(text)}".strip()
-
-
-def brought(message: str) -> list[str]:
-    """The tools that stand for the texts by others in a message: of files, descriptions of pictures, and pages."""
-    own, mark, context = message.partition(ATTACHED)
-    described = any(picture in own and f"]\n{look}" in own for picture in PICTURE for look in LOOK)
-    return [
-        *([ATTACHMENT] if DOCUMENT.match(_without_notes(own)[1]) else []),
-        *([DESCRIBING] if described else []),
-        *([FETCHING if PAGE in context else READING] if mark else []),
-    ]
-
-
-def _without_skill(text: str) -> str:
-    """What a person wrote behind the command of a skill, without the skill itself; empty when that was nothing."""
-    if CHANNEL_SKILL.match(text):
-        said = text.rpartition(SKILL_FOOTER)[2].lstrip()
-        while said.startswith(SKILL_NOTES):
-            said = said.partition("\n\n")[2].lstrip()
-        return said
-    if not text.startswith(SKILL):
-        return text
-    if SKILLS in text:
-        return text.partition(SKILLS_INSTRUCTION)[2].partition(SKILLS_END)[0]
-    # The text of the skill may have the same words.
-    _, found, said = text.rpartition(SKILL_INSTRUCTION)
-    return said.partition(SKILL_END)[0] if found else ""
-
-
-def _without_notes(message: str) -> tuple[str, str]:
-    """The note of how many pictures a message has, and the rest without what a host adds."""
-    text = message.strip().partition(ATTACHED)[0]
-    found = PICTURES.match(text)
-    pictures = found[0] if found else ""
-    text = text[len(pictures) :].lstrip()
-    if text.startswith("["):
-        text = text.rpartition(NEW_MESSAGE)[2].lstrip()
-    for _ in range(NOTES_MAX):
-        note = _NOTE.match(text)
-        if note is None:
-            break
-        text = text[note.end() :].lstrip()
-    return pictures, text
 
 
 def is_inserted(text: str) -> bool:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, NamedTuple
 
-from . import runtime_messages
+from . import additions, runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
 from .transcript import exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
 
@@ -132,7 +132,7 @@ class _ToolUse:
         if _is_summary(message):
             self.names[COMPRESSED] = None
         elif message.get("role") == "user":
-            self.names |= dict.fromkeys(runtime_messages.brought(text_of(message.get("content"))))
+            self.names |= dict.fromkeys(additions.brought(text_of(message.get("content"))))
         for call in _calls(message):
             self.names[call.name] = None
             if call.name in RECALLING:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..hosts.runtime_messages import mark_of, written
+from ..hosts.additions import written
+from ..hosts.runtime_messages import mark_of
 from ..hosts.transcript import text_of
 from ..settings import Settings
 from ..text.cleaning import clean, without_recalled

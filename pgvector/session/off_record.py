@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..hosts.runtime_messages import SPEAKER, written
+from ..hosts.additions import written
+from ..hosts.runtime_messages import SPEAKER
 from ..hosts.transcript import exchanges
 from ..text.cleaning import compatible
 from ..text.phrases import made_of, phrases

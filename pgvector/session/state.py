@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
 from typing import NamedTuple
 
+from ..hosts.additions import PICTURES
 from ..model import now
 
 ANCESTORS_MAX = 20
@@ -16,7 +16,6 @@ INTERRUPTED_MAX = 100
 PENDING_MAX = 100
 IN_DOUBT_MAX = 8
 SAVES_MAX = 200
-_PICTURES = re.compile(r"\[\d+ images?\]")
 # How many turns one event holds.
 EVENT_TURNS_MAX = 2000
 
@@ -178,7 +177,7 @@ class Turns:
 
     def _opened_as(self, question: str) -> str:
         """The text with which the turn of a question was opened: one host adds how many pictures it has afterwards."""
-        pictures = _PICTURES.match(question)
+        pictures = PICTURES.match(question)
         words = question[pictures.end() :].split() if pictures else None
         return next((turn.question for turn in self._pending if turn.question.split() == words), question)
 

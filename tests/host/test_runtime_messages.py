@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_memory_pgvector.hosts.runtime_messages import NEW_MESSAGE, NOTES, PREFIXES, is_correction, mark_of, written
+from hermes_memory_pgvector.hosts.additions import NEW_MESSAGE, PREFIXES, written
+from hermes_memory_pgvector.hosts.runtime_messages import NOTES, is_correction, mark_of
 from hermes_memory_pgvector.hosts.transcript import FAILED
 
 if TYPE_CHECKING:
