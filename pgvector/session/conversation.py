@@ -139,6 +139,7 @@ class Conversation:
         place = None if record.before is None else len(record.before)
         with self._home.turn_lock:
             self._home.note_turn(theme, session, Taken(question, (said, answered), place))
+            turns.current.is_taken = turns.current.is_taken or not turns.current.is_open
             if turns.current.replayed == (session, answered):
                 turns.current.replayed = None
             elif said or answered:
@@ -216,7 +217,7 @@ class Conversation:
             )
             accepted = self._home.accept(replay)
             # After an interrupted question, the last pair that is left belongs to an older turn.
-            if accepted and self._turns.current.is_open and turns[-1][1] and pairs[-1] == recorded[-1]:
+            if accepted and not self._turns.current.is_taken and turns[-1][1] and pairs[-1] == recorded[-1]:
                 self._turns.current.replayed = (self.session_id, turns[-1][1])
             return accepted
 

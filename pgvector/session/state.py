@@ -55,6 +55,8 @@ class Turn:
     author_id: str = ""
     off_record: bool = False
     is_open: bool = True
+    # Whether what is kept of it was accepted, or a replay was found to have it.
+    is_taken: bool = False
     # Hosts hand over turns in order: False once a turn was handed over that was opened later.
     awaited: bool = True
     began: datetime = field(default_factory=now)
@@ -101,7 +103,7 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.current = Turn(is_open=False)
+        self.current = Turn(is_open=False, is_taken=True)
         self.any_off_record = False
         self.withdrawn: frozenset[tuple[str, str]] = frozenset()
         self.withdrawn_question: str | None = None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -471,6 +472,26 @@ def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_
     for conversation in (one, talk(runtime)):
         conversation.end(messages)
     assert stored(runtime, database) == texts(turn(0), turn(1))
+
+
+def test_a_replay_while_its_turn_is_handed_over_does_not_double_it(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start()
+    one, capture = talk(runtime), runtime.context.capture
+    judge = capture.turn
+
+    def replay_first(*given: Any, **marks: Any) -> Any:
+        monkeypatch.setattr(capture, "turn", judge)
+        ending = Thread(target=one.end, args=(transcript(turn(1)),))
+        ending.start()
+        ending.join(10)
+        return judge(*given, **marks)
+
+    one.open_turn(turn(1)[0])
+    monkeypatch.setattr(capture, "turn", replay_first)
+    one.take_turn(*turn(1))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 def test_a_retried_turn_with_the_same_answer_is_stored_when_the_session_ended_first(
