@@ -45,10 +45,7 @@ def switch(message: object) -> bool | None:
     them. Off the record it is also when the first or the last sentence that says anything says nothing else; on the
     record only when the whole message does.
     """
-    texts = _texts(message)
-    if texts and _says(_ON, texts[-1]) and not _ASKS.match(texts[-1]):
-        return False
-    return True if any(map(_switches_off, texts)) else None
+    return _switch(_texts(message))
 
 
 def aside(message: object) -> bool:
@@ -58,12 +55,14 @@ def aside(message: object) -> bool:
 
 def unrecorded(message: object) -> bool:
     """Whether a message is not stored because of what it says itself."""
-    return switch(message) is not None or aside(message)
+    texts = _texts(message)
+    return _switch(texts) is not None or any(map(_is_aside, texts))
 
 
 def silences(message: object) -> bool:
     """Whether a message takes the session or itself off the record."""
-    return bool(switch(message)) or aside(message)
+    texts = _texts(message)
+    return bool(_switch(texts)) or any(map(_is_aside, texts))
 
 
 def recorded(
@@ -76,6 +75,12 @@ def recorded(
 def _corrected(question: str, said: str) -> str:
     """The question of a turn, or what was said later to silence it: an aside does not replace a switch."""
     return said if silences(said) and not switch(question) else question
+
+
+def _switch(texts: Sequence[str]) -> bool | None:
+    if texts and _says(_ON, texts[-1]) and not _ASKS.match(texts[-1]):
+        return False
+    return True if any(map(_switches_off, texts)) else None
 
 
 def _switches_off(said: str) -> bool:

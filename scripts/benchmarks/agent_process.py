@@ -129,6 +129,12 @@ class Agent:
         timed("prefetch", lambda: (asker.start(), asker.join()))
         return took
 
+    def recall(self, question: str) -> None:
+        """Ask before a turn, as a host does on a thread of its own, and wait for the answer."""
+        asker = threading.Thread(target=self._sessions[0].prefetch, args=[question], kwargs={"session_id": "session-0"})
+        asker.start()
+        asker.join()
+
     def take_turn(self, question: str, answer: str) -> None:
         self._sessions[0].sync_turn(question, answer, session_id="session-0")
 

@@ -43,6 +43,8 @@ class AgentProcess:
     def __init__(self, package: Package, setup: dict[str, Any], home: Path) -> None:
         self.home, self._log = home, home / "agent.log"
         keep = {name: value for name, value in os.environ.items() if not name.startswith("HERMES_")}
+        # Installed packages are compiled.
+        keep.pop("PYTHONDONTWRITEBYTECODE", None)
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [package.python, "-P", str(HERE / "agent_process.py"), package.name, json.dumps(setup)],

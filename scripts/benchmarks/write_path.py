@@ -9,11 +9,11 @@ from typing import Any
 import bare_loop as plain
 from environment import AgentProcess
 from progress import follow, sample
-from run import Figures, Run
+from run import Figures, Run, Session
 from texts import turns
 
 ENTRY_CHARS = 150
-# At least as long a model takes to answer: no host stores a turn before.
+# At least as long a model takes to answer.
 ANSWER_S = 0.2
 # A package that the host's package `gateway` imports, which cannot be imported without it.
 MISSING = ("yaml",)
@@ -24,7 +24,8 @@ HOST = ("run_agent", "openai")
 def hooks(run: Run) -> Figures:
     """Hook times: turns of 2 kB, then entries while those turns are stored; in a new process, entries alone.
 
-    Both once more on a host whose package `gateway` cannot be imported. A hook comes after an answer.
+    Both once more on a host whose package `gateway` cannot be imported. As in a host, the first hook comes after a
+    question was asked and a model has answered.
     """
     count = run.sizes.hook_turns
     said, entries = turns("hook", count), [user[:ENTRY_CHARS] for user, _ in turns("entry", count // 2)]
@@ -33,14 +34,19 @@ def hooks(run: Run) -> Figures:
         if options and not run.ours:
             continue
         with run.session(said, entries=entries, **options) as session:
-            time.sleep(ANSWER_S)
+            _answer(session)
             found |= _named(f"sync_turn{name}", session.agent("send"))
             if not options:
                 found |= _named("on_memory_write_meanwhile", session.agent("change_entries", entries=entries))
         with run.session(entries=entries, **options) as session:
-            time.sleep(ANSWER_S)
+            _answer(session)
             found |= _named(f"on_memory_write{name}", session.agent("change_entries", entries=entries))
     return found
+
+
+def _answer(session: Session) -> None:
+    session.agent("recall", question="What do you know of this?")
+    time.sleep(ANSWER_S)
 
 
 def start(run: Run) -> Figures:
