@@ -43,6 +43,12 @@ INSERTED = (
     "Your previous turn indicated a tool call but none was included.",
     "You just executed tool calls but returned an empty response.",
 )
+# How one of them begins that asks for the rest of an answer of which a part was said.
+REST = (
+    "[System: Your previous response was truncated",
+    "[System: The previous response was cut off",
+    "[System: Your previous tool call",
+)
 # How a message begins by which a person corrects a running turn, how it ends, and what one host sends the model for it.
 STEERING, STEERED = "[OUT-OF-BAND USER MESSAGE", "[/OUT-OF-BAND USER MESSAGE]"
 REDIRECTING = "[Context from the interrupted assistant response]"
@@ -75,6 +81,11 @@ def mark_of(message: object) -> str:
 def is_inserted(text: str) -> bool:
     """Whether a message of the user's role belongs to the turn before it, and asks nothing of its own."""
     return text.lstrip().startswith(INSERTED) and bool(mark_of(text))
+
+
+def asks_for_the_rest(text: str) -> bool:
+    """Whether the host asks with a message for the rest of the answer before it."""
+    return text.lstrip().startswith(REST)
 
 
 def is_correction(message: Mapping[str, Any], text: str) -> bool:

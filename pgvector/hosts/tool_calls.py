@@ -80,16 +80,19 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     recent = messages[-MESSAGES_MAX:]
     start = _start(recent, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
-    answers = [text_of(message.get("content")) for message in turn if _is_final(message)]
     return TurnRecord(
         kind=runtime_messages.recorded_kind(messages, question),
         tools=_tools(turn, trusted),
         saved=_saved_until(recent, start, trusted),
         corrections=_corrections(turn),
         earlier=_corrections(recent[:start]),
-        answer=answers[-1] if answers else "",
+        answer=_answer(turn),
         before=None if not messages or is_compressed(messages) else exchanges(messages)[:-1],
     )
+
+
+def _answer(turn: Sequence[Mapping[str, Any]]) -> str:
+    return next((answer for _, answer in reversed(exchanges(turn))), "")
 
 
 def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -106,6 +109,9 @@ def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str
             used.add(message)
             if message.get("role") == "assistant" and not message.get("tool_calls") and (tools := used.tools()):
                 found[text_of(message.get("content"))] = tools
+        # One that came in parts.
+        if (answer := _answer(turn)) and answer not in found and (tools := used.tools()):
+            found[answer] = tools
     return dict(list(found.items())[-ANSWERS_MAX:])
 
 

@@ -21,7 +21,8 @@ _KEPT = r"\[PRIOR CONTEXT[^\]\n]*\]\n(?P<kept>.*?)\n\n\[END OF PRIOR CONTEXT"
 SUMMARY = re.compile(rf"\s*(\[\d+ images?\] )?(\[CONTEXT (COMPACTION|SUMMARY\])|{_KEPT})", re.DOTALL)
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 IMAGE_PARTS = frozenset({"image_url", "input_image"})
-FINISHED = (None, "", "stop")
+# Why the messages end that an answer consists of; `length`: the rest follows, or never came.
+FINISHED = (None, "", "stop", "length")
 # Hosts take as many parts of a client's message.
 PARTS_MAX = 1000
 
@@ -50,10 +51,12 @@ def exchanges(
     """The (question, last answer) pairs of a transcript, without tool calls, their results and texts beside them.
 
     Turns that the host began by itself are left out. A message by which a person corrects a turn belongs to it:
-    `correct` returns the question that the turn then has, of its question and what was said.
+    `correct` returns the question that the turn then has, of its question and what was said. An answer that came in
+    parts, because the model may say only so much at once, is put together.
     """
     pairs: list[tuple[str, str]] = []
     by_host: set[int] = set()
+    begun = ""
     for message in messages:
         role, text = message.get("role"), text_of(message.get("content"))
         if is_summary(message, text) or runtime_messages.is_left_by_compression(text):
@@ -64,8 +67,12 @@ def exchanges(
                 by_host.add(len(pairs))
             # A message without words begins an exchange too: its answer is not the one of the question before.
             pairs.append((text, ""))
+            begun = ""
+        elif role == "user" and runtime_messages.asks_for_the_rest(text):
+            begun = pairs[-1][1]
         elif role == "assistant" and pairs and not message.get("tool_calls") and is_answer(text):
-            pairs[-1] = (pairs[-1][0], text)
+            pairs[-1] = (pairs[-1][0], f"{begun}\n{text}" if begun else text)
+            begun = ""
         for said in runtime_messages.corrections(message, text) if pairs else ():
             if correct and (question := correct(pairs[-1][0], said)) != pairs[-1][0]:
                 pairs[-1] = (question, pairs[-1][1])

@@ -59,7 +59,10 @@ def test_turns_that_the_host_began_are_left_out_of_a_transcript_and_its_nudges_b
         ("user", "Thanks, and which host?"), ("assistant", "It is alpha."),
     ]  # fmt: skip
     messages = [{"role": role, "content": text} for role, text in said]
-    assert exchanges(messages) == [("Which port?", "staging is 5433."), ("Thanks, and which host?", "It is alpha.")]
+    assert exchanges(messages) == [
+        ("Which port?", "The port of\nstaging is 5433."),
+        ("Thanks, and which host?", "It is alpha."),
+    ]
 
 
 @pytest.mark.parametrize("kind", sorted(DISPLAY_KINDS))

@@ -284,3 +284,9 @@ def test_what_trusted_tools_tell_is_the_agents_own() -> None:
     assert read_turn(turn, "q", trusted) == expected
     assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
     assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]
+
+
+def test_the_tools_of_an_answer_that_came_in_parts_are_told() -> None:
+    rest = user("[System: Your previous response was truncated by the output length limit.]")
+    messages = [user("q"), calls("web_search"), RESULT, answer("It is"), rest, answer("late.")]
+    assert tools_by_answer(messages)["It is\nlate."] == ["web_search"]

@@ -474,6 +474,24 @@ def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_
     assert stored(runtime, database) == texts(turn(0), turn(1))
 
 
+def test_an_answer_that_came_in_parts_is_stored_whole_and_once(start: Callable[..., Runtime], database: str) -> None:
+    runtime = start()
+    one, question = talk(runtime), turn(1)[0]
+    parts = ["The disk of host-1 is full: the logs of March", "are still on it. Delete those."]
+    rest = "[System: Your previous response was truncated by the output length limit. Continue.]"
+    messages = [
+        *transcript(turn(0), (question, parts[0])), {"role": "user", "content": rest},
+        {"role": "assistant", "content": parts[1]},
+    ]  # fmt: skip
+    take(one, turn(0))
+    one.open_turn(question)
+    one.take_turn(question, " ".join(parts), record=read_turn(messages, question))
+    for conversation in (one, talk(runtime)):
+        conversation.end(messages)
+        assert conversation.checkpoint([{**message, "finish_reason": "length"} for message in messages])
+    assert stored(runtime, database) == [*texts(turn(0)), question, "\n".join(parts)]
+
+
 def test_a_replay_while_its_turn_is_handed_over_does_not_double_it(
     start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
