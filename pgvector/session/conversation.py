@@ -161,8 +161,9 @@ class Conversation:
             if withdrawal.is_asked_again(last, question, record.before, self._judge):
                 origin = self._origin(theme, session)
                 self._home.accept(Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **origin))
-                # A replay of this turn found the answer of the one before, if it is the same.
-                self._turns.current.replayed = None
+                if self._turns.current.replayed == (session, last.sides[1]):
+                    # A replay of this turn found the same answer of the one before.
+                    self._turns.current.replayed = None
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store the turns of a transcript that are missing. Hosts call this more than once a session.

@@ -512,18 +512,19 @@ def test_a_replay_while_its_turn_is_handed_over_does_not_double_it(
     assert stored(runtime, database) == texts(turn(1))
 
 
-def test_a_retried_turn_with_the_same_answer_is_stored_when_the_session_ended_first(
-    start: Callable[..., Runtime], database: str
+@pytest.mark.parametrize("second", [FIRST, SECOND])
+def test_a_retried_turn_is_stored_once_when_the_session_ended_first(
+    second: str, start: Callable[..., Runtime], database: str
 ) -> None:
     runtime = start()
-    one, messages = talk(runtime, platform="cli"), transcript((RETRIED, FIRST))
-    told = read_turn(messages, RETRIED)
-    one.open_turn(RETRIED)
-    one.take_turn(RETRIED, FIRST, record=told)
-    one.open_turn(RETRIED)
-    one.end(messages)
-    one.take_turn(RETRIED, FIRST, record=told)
-    assert stored(runtime, database) == [RETRIED, FIRST]
+    one = talk(runtime, platform="cli")
+    for answer in (FIRST, second):
+        messages = transcript((RETRIED, answer))
+        one.open_turn(RETRIED)
+        if answer == second:
+            one.end(messages)
+        one.take_turn(RETRIED, answer, record=read_turn(messages, RETRIED))
+    assert stored(runtime, database) == [RETRIED, second]
 
 
 def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
