@@ -164,11 +164,17 @@ class _Call(NamedTuple):
 def _start(recent: Sequence[Mapping[str, Any]], question: str | None = None) -> int:
     """Where the last turn with this question begins, or without one the last turn."""
     newest_first = range(len(recent) - 1, -1, -1)
-    asked = (
-        place for place in newest_first if recent[place].get("content") == question and _begins_turn(recent[place])
-    )
-    begun = (place for place in newest_first if _begins_turn(recent[place]))
-    return next(chain(asked if question is not None else (), begun), 0)
+    newest = next((place for place in newest_first if _begins_turn(recent[place])), 0)
+    if not recent or question is None or _asks(recent[newest], question):
+        return newest
+    asked = (place for place in newest_first if recent[place].get("content") == question)
+    return next((place for place in asked if _begins_turn(recent[place])), newest)
+
+
+def _asks(message: Mapping[str, Any], question: str) -> bool:
+    """Whether a message is this question. Hosts hand it over without the skill that their transcript has with it."""
+    text = text_of(message.get("content"))
+    return text == question or additions.written(text) == question.strip()
 
 
 def _end(recent: Sequence[Mapping[str, Any]], start: int) -> int:

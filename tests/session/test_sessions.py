@@ -492,6 +492,22 @@ def test_an_answer_that_came_in_parts_is_stored_whole_and_once(start: Callable[.
     assert stored(runtime, database) == [*texts(turn(0)), question, "\n".join(parts)]
 
 
+def test_words_behind_the_command_of_a_skill_have_their_own_answer_also_when_they_were_said_before(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one, (question, answer) = talk(runtime), turn(1)
+    skill = (
+        '[IMPORTANT: The user has invoked the "garden" skill. The full skill content is loaded below.]\n\nCut the pear.'
+        f"\n\nThe user has provided the following instruction alongside the skill invocation: {question}"
+    )
+    messages = transcript(turn(1), (skill, turn(2)[1]))
+    take(one, turn(1))
+    one.open_turn(question)
+    one.take_turn(question, turn(2)[1], record=read_turn(messages, question))
+    assert stored(runtime, database) == [question, answer, question, turn(2)[1]]
+
+
 def test_a_replay_while_its_turn_is_handed_over_does_not_double_it(
     start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
