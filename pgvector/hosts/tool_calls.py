@@ -19,6 +19,8 @@ from .provenance import LOCAL_TOOLS, REMOTE
 from .transcript import exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
+# So many messages are looked at for corrections that come late, which stand behind the newest result of a tool.
+LATE_MAX = 500
 # Most calls that saved entries of third parties.
 SAVING_CALLS_MAX = 200
 # Most answers of a transcript with their tools: metadata is bounded.
@@ -60,10 +62,10 @@ class TurnRecord:
 
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
-    transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile, and
-    `earlier` those in the messages before the turn. `answer` is as the host recorded it, which may add something to the
-    one that it hands over, such as which files were not written. `before` are the exchanges before the last one; None
-    when a compression may have taken some of them.
+    transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile,
+    `earlier` those before the turn that may have come late, and `late` how many of all there are such ones now.
+    `answer` is as the host recorded it, which may add something to the one that it hands over, such as which files were
+    not written. `before` are the messages before the turn; None when there are none, or one was compressed meanwhile.
     """
 
     kind: str = ""
@@ -71,8 +73,9 @@ class TurnRecord:
     saved: Sequence[Saving] = ()
     corrections: Sequence[str] = ()
     earlier: Sequence[str] = ()
+    late: int = 0
     answer: str = ""
-    before: Sequence[tuple[str, str]] | None = None
+    before: Sequence[Mapping[str, Any]] | None = None
 
 
 def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> TurnRecord:
@@ -85,9 +88,10 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
         tools=_tools(turn, trusted),
         saved=_saved_until(recent, start, trusted),
         corrections=_corrections(turn),
-        earlier=_corrections(recent[:start]),
+        earlier=_late(recent[:start]),
+        late=len(_late(recent)),
         answer=_answer(turn),
-        before=None if not messages or is_compressed(messages) else exchanges(messages)[:-1],
+        before=None if not messages or is_compressed(turn) else messages[: len(messages) - len(recent) + start],
     )
 
 
@@ -98,6 +102,12 @@ def _answer(turn: Sequence[Mapping[str, Any]]) -> str:
 def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
     found = (runtime_messages.corrections(message, text_of(message.get("content"))) for message in messages)
     return list(chain.from_iterable(found))
+
+
+def _late(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The corrections that may have come late, in the newest LATE_MAX messages. A host marks the end of each."""
+    end, recent = runtime_messages.STEERED, messages[-LATE_MAX:]
+    return _corrections(message for message in recent if text_of(message.get("content")).endswith(end))
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:

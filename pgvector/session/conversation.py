@@ -120,7 +120,7 @@ class Conversation:
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
-            unheard = self._home.unheard(theme, session, record.earlier, len(corrections))
+            unheard = self._home.unheard(theme, session, record.earlier, record.late)
         late = [question, *corrections] if off is None else corrections  # One host tells those with a picture only now.
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
             self._home.switch_late(self._marks(theme), switched)

@@ -131,14 +131,15 @@ class HomeContext:
         with self.turn_lock:
             return self._late_switches.pop(marks[0], "")
 
-    def unheard(self, theme: str, session_id: str, earlier: Sequence[str], own: int) -> Sequence[str]:
-        """Those corrections before a turn, with `own` more, that were not there when the turn before was handed over.
+    def unheard(self, theme: str, session_id: str, earlier: Sequence[str], late: int) -> Sequence[str]:
+        """Those corrections before a turn that were not there when the turn before was handed over.
 
-        One host appends what was said before the model's first answer to the last result of a tool, also of an earlier
-        turn, so that no transcript tells which turn it belongs to. The caller holds `turn_lock`.
+        Hosts put what was said before the model's first answer to the last result of a tool, also of an earlier turn,
+        so that no transcript tells which turn it belongs to. `late` is how many there are up to the end of this turn.
+        The caller holds `turn_lock`.
         """
         known = self._corrections.get((theme, session_id), len(earlier))
-        self._corrections[theme, session_id] = len(earlier) + own
+        self._corrections[theme, session_id] = late
         return earlier[known:]
 
     def note_turn(self, theme: str, session_id: str, turn: Taken) -> None:

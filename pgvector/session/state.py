@@ -81,7 +81,7 @@ class Save(NamedTuple):
 class Taken(NamedTuple):
     """A turn that was handed over on the record: its question, and its sides that are stored, the others empty.
 
-    `place` is how many exchanges were before it in its transcript; None when that is not known.
+    `place` is how many messages were before it in its transcript; None when that is not known.
     """
 
     question: str

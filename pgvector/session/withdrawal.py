@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
-from ..hosts.transcript import carried, exchanges
+from ..hosts.transcript import carried, exchanges, is_compressed
 from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Taken, Turn
 
@@ -61,15 +61,16 @@ def is_withdrawn(turn: Turn, messages: Messages) -> bool:
     return asked and bool(since) and not _remaining(since)
 
 
-def is_asked_again(turn: Taken, question: str, before: Sequence[Pair] | None, keep: Keep) -> bool:
-    """Whether a question is that of this turn, asked again in its place; `before` are the exchanges before it.
+def is_asked_again(turn: Taken, question: str, before: Messages | None, keep: Keep) -> bool:
+    """Whether a question is that of this turn, asked again in its place; `before` are the messages before it.
 
     Hosts tell nothing of `/retry`. Neither question nor answer of the turn is in the transcript then, and as much is
     before the new question as was before the turn.
     """
-    if turn.question != question or before is None or turn.place != len(before) or question in dict(before):
+    if turn.question != question or before is None or turn.place != len(before) or is_compressed(before):
         return False
-    return _key(turn.sides) not in (_key(keep(*pair)) for pair in before)
+    pairs = exchanges(before)
+    return question not in dict(pairs) and _key(turn.sides) not in (_key(keep(*pair)) for pair in pairs)
 
 
 def _key(turn: Pair) -> Pair:

@@ -13,6 +13,7 @@ from hermes_memory_pgvector.hosts.provenance import LOCAL_TOOLS, REMOTE, source_
 from hermes_memory_pgvector.hosts.tool_calls import (
     ANSWERS_MAX,
     COMPRESSED,
+    LATE_MAX,
     OWN,
     SAVING_CALLS_MAX,
     TOOLS_MAX,
@@ -236,15 +237,20 @@ def test_calls_of_one_message_have_not_read_each_others_results() -> None:
     ],
 )
 def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, Any]]) -> None:
+    said = "[OUT-OF-BAND USER MESSAGE]\nrather {}\n[/OUT-OF-BAND USER MESSAGE]"
+    # One host appends it to a result, also of an earlier turn; the other one puts it behind one.
+    steered = [{**RESULT, "content": f"a page\n\n{said.format('now')}"}, user(said.format("soon"))]
     turn = [user("q"), calls("web_search"), RESULT, *correction, call("memory", "1"), result("1"), answer("a")]
-    before = [user("before"), {"role": "user", "content": "rather now", "display_kind": "steer"}, answer("b")]
+    before = [user("before"), calls("web_search"), *steered, answer("b")]
     assert read_turn([*before, *turn], "q") == TurnRecord(
         tools=["web_search"],
         saved=[saved("q", "1", "web_search")],
         corrections=["rather today"],
-        earlier=["rather now"],
+        earlier=["rather now", "rather soon"],
+        late=2,
+        # An answer that begins and is corrected is replaced by the one that follows.
         answer="a",
-        before=[("before", "b")],
+        before=before,
     )
     assert savings(turn) == [saved("q", "1", "web_search")]
 
@@ -284,6 +290,21 @@ def test_what_trusted_tools_tell_is_the_agents_own() -> None:
     assert read_turn(turn, "q", trusted) == expected
     assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
     assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]
+
+
+def test_a_turn_is_read_without_going_through_the_turns_before_it() -> None:
+    class Counted(dict[str, Any]):
+        reads = 0
+
+        def get(self, *given: Any) -> Any:
+            Counted.reads += 1
+            return super().get(*given)
+
+    turns = [[user(f"q{number}"), calls("terminal"), RESULT, answer(f"a{number}")] for number in range(1000)]
+    messages = [Counted(message) for turn in turns for message in turn]
+    assert read_turn(messages, "q999").answer == "a999"
+    # Some look at the newest for corrections.
+    assert Counted.reads < 3 * LATE_MAX < len(messages)
 
 
 def test_the_tools_of_an_answer_that_came_in_parts_are_told() -> None:

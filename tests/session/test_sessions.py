@@ -664,9 +664,10 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
 MARK = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]"
 
 
+@pytest.mark.parametrize("row", [False, True])
 @pytest.mark.parametrize("said", ["off the record please", "off the record: my PIN is 1234"])
-def test_a_correction_that_the_host_appends_to_an_earlier_turn_takes_the_session_off_the_record(
-    start: Callable[..., Runtime], database: str, said: str
+def test_a_correction_that_the_host_puts_into_an_earlier_turn_takes_the_session_off_the_record(
+    start: Callable[..., Runtime], database: str, said: str, row: bool
 ) -> None:
     runtime, (question, answer) = start(), turn(2)
     result = {"role": "tool", "tool_call_id": "1", "content": "42%"}
@@ -680,7 +681,11 @@ def test_a_correction_that_the_host_appends_to_an_earlier_turn_takes_the_session
         one.open_turn(turn(number)[0])
         one.take_turn(*turn(number), record=read_turn(messages, turn(number)[0]))
         messages += transcript(turn(3)) if number == 1 else transcript(turn(2))
-    result["content"] += f"\n\n{MARK}\n{said}\n[/OUT-OF-BAND USER MESSAGE]"
+    marked = f"{MARK}\n{said}\n[/OUT-OF-BAND USER MESSAGE]"
+    if row:
+        messages.insert(messages.index(result) + 1, {"role": "user", "content": marked, "display_kind": "steer"})
+    else:
+        result["content"] += f"\n\n{marked}"
     one.open_turn(question)
     one.take_turn(question, answer, record=read_turn(messages, question))
     assert one.late_switch() == said
