@@ -41,11 +41,21 @@ SKILL_NOTES = (
 )  # fmt: skip
 # How hosts say before the words of a message how many pictures it has.
 PICTURES = re.compile(r"\[\d+ images?\] ?")
+# Such a note, up to the end of a line. Not its first words alone count, with which a person may begin, too: who answers
+# a user's mail, or names a system.
 _NOTE = re.compile(
     # A reply quotes a text that may have brackets.
-    rf'{re.escape(REPLY)}.*?"\](?=\n|\Z)'
+    r'(?:\[Replying to(?: your previous message)?: ".*?"\]'
     rf"|(?:{'|'.join(map(re.escape, PICTURE))}).*?\](?=\n(?:{'|'.join(map(re.escape, LOOK))}))"
-    rf"|(?:{'|'.join(map(re.escape, PREFIXES[1:]))}).*?\](?=\n|\Z)",
+    rf"|(?:{'|'.join(map(re.escape, PICTURE))})(?:[~.:]| but ).*?\]"
+    r"|\[(?:System note:|SYSTEM NOTICE|System: (?:The|This|These|Your|You|Continue) ).*?\]"
+    r"|\[The user sent an? (?:animated )?sticker.*?\]"
+    r"|\[The user sent an? (?:(?:text )?document|audio file attachment|video attachment): '[^\n]*\]"
+    r"|\[The user sent a voice message(?:: | but it )[^\n]*\]"
+    r"|\[User sent (?:an image|audio|a video|a file): [^\n]*\]"
+    r"|\[(?:If you need a closer look,|You can examine it with |Examine it with |Triggering message id:)[^\n]*\]"
+    r"|\[voice message could not be transcribed[^\n]*\]"
+    r")(?=\n|\Z)",
     re.DOTALL,
 )
 
@@ -74,12 +84,12 @@ def _without_skill(text: str) -> str:
     """What a person wrote behind the command of a skill, without the skill itself; empty when that was nothing."""
     if CHANNEL_SKILL.match(text):
         said = text.rpartition(SKILL_FOOTER)[2].lstrip()
-        while said.startswith(SKILL_NOTES):
-            said = said.partition("\n\n")[2].lstrip()
+        for _ in range(NOTES_MAX):
+            said = said.partition("\n\n")[2].lstrip() if said.startswith(SKILL_NOTES) else said
         return said
     if not text.startswith(SKILL):
         return text
-    if SKILLS in text:
+    if SKILLS in text.partition("\n")[0]:
         return text.partition(SKILLS_INSTRUCTION)[2].partition(SKILLS_END)[0]
     # The text of the skill may have the same words.
     _, found, said = text.rpartition(SKILL_INSTRUCTION)
@@ -87,7 +97,7 @@ def _without_skill(text: str) -> str:
 
 
 def _without_notes(message: str) -> tuple[str, str]:
-    """The note of how many pictures a message has, and the rest without what a host adds."""
+    """The note of how many pictures a message has, and the rest without what a host adds but skills."""
     text = message.strip().partition(ATTACHED)[0]
     found = PICTURES.match(text)
     pictures = found[0] if found else ""
@@ -95,7 +105,7 @@ def _without_notes(message: str) -> tuple[str, str]:
     if text.startswith("["):
         text = text.rpartition(NEW_MESSAGE)[2].lstrip()
     for _ in range(NOTES_MAX):
-        note = _NOTE.match(text)
+        note = _NOTE.match(text) if text.startswith(PREFIXES) else None
         if note is None:
             break
         text = text[note.end() :].lstrip()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.hosts import additions
 from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.session.capture import Capture
 from hermes_memory_pgvector.settings import Settings
@@ -111,6 +112,7 @@ BLOCKS = '\n\n[Loaded as part of the "a" skill bundle.]\n\n# A\n\nUser instructi
     f"{SKILLS}\nUser instruction: How do I\ntreat the old pear?{BLOCKS}",
     f"{CHANNEL}\n\nHow do I\ntreat the old pear?",
     f"{CHANNEL}\n\n{CHANNEL}{NOTES}\n\nHow do I\ntreat the old pear?",
+    f"{SKILL} It is of the garden skill bundle, too.\n\n{INSTRUCTED}How do I\ntreat the old pear?",
 ])  # fmt: skip
 def test_what_a_person_wrote_behind_the_command_of_a_skill_is_stored_without_the_skill(message: str) -> None:
     said = "How do I\ntreat the old pear?"
@@ -128,10 +130,22 @@ def test_of_a_command_of_a_skill_alone_only_the_answer_is_stored(message: str) -
         '"The recording of a voice, in words."', "[Ann] I moved to Bonn.", "See [1]\n[2] and",
         "[ERROR] it fails\n\nwhy?", ("[1 image] " * 3000).strip(),
         "[The user sent me a letter, and I answered", "a [1]\n\n[New message]\nas it looks in a log",
+        "[The user sent a request] Draft an answer [short]", "[User sent this] What is [x]?",
+        "[System: Debian 12, 16 GB]\nIts sound stutters since [1]", '[Replying to Bob] Is it ["a", "b"]\nor what?',
     ],
 )  # fmt: skip
 def test_what_a_person_wrote_in_brackets_is_stored(said: str) -> None:
     assert Capture(Settings()).turn(said, ANSWER, Source()).sides == (said, ANSWER)
+
+
+PIECES = ["[", "]", "\n", '"', ":", "a", " ", "的", "[The user sent ", "[Replying to: ", "[System: ", "[1 image] "]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+def test_of_any_words_behind_a_note_none_is_lost(words: str) -> None:
+    said = f"Look: {words}".strip()
+    for before in (QUOTE, FILE, PICTURE, SHOT, OTHERS, ALL):
+        assert additions.written(f"{before}\n\n{said}") == said
 
 
 def test_a_turn_too_short_is_not_stored_at_all() -> None:
