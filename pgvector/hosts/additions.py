@@ -28,6 +28,9 @@ ATTACHED, PAGE = "\n\n--- Attached Context ---\n\n", "\U0001f310 @url:"
 DESCRIBING, READING, FETCHING = "vision_analyze", "read_file", "web_extract"
 # It follows the messages of others in a room.
 NEW_MESSAGE = "\n\n[New message]\n"
+# The messages of others in a thread of Slack, which one host puts behind the name of the speaker.
+THREAD = re.compile(r"(?P<speaker>\[[^\[\]\n]{1,100}\]\s*)?\[Thread context — ")
+THREAD_END = "\n[End of thread context]\n\n"
 # A command of a skill, and of several, in the transcript: before the person's words, or behind them, stands the skill.
 SKILL, SKILLS = "[IMPORTANT: The user has invoked the ", " skill bundle,"
 SKILL_INSTRUCTION = "The user has provided the following instruction alongside the skill invocation: "
@@ -109,4 +112,7 @@ def _without_notes(message: str) -> tuple[str, str]:
         if note is None:
             break
         text = text[note.end() :].lstrip()
+    thread = THREAD.match(text)
+    if thread and THREAD_END in text:
+        text = f"{thread['speaker'] or ''}{text.rpartition(THREAD_END)[2]}"
     return pictures, text

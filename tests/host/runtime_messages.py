@@ -16,14 +16,14 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-FOLDERS = ("agent", "cron", "gateway", "hermes_cli", "tools", "tui_gateway")
+FOLDERS = ("agent", "cron", "gateway", "hermes_cli", "plugins/platforms", "tools", "tui_gateway")
 LIKE_A_NOTICE = re.compile(
     r"\[(?:IMPORTANT|SYSTEM|System|INTERNAL|ASYNC|Background|Heartbeat|Continuing|Goal|Session was|/loop|kanban)\b"
     r"|\[The work looks|\[Your active task"
 )
 BEFORE_WORDS = re.compile(
     r"[\]\s]*\[(?:Replying|Triggering|The user (?:sent|attached)|User sent|If you need|You can examine|Examine it with"
-    r"|voice message|New message)"
+    r"|voice message|New message|Thread context|End of thread)"
 )
 
 

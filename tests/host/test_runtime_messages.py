@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_memory_pgvector.hosts.additions import NEW_MESSAGE, PREFIXES, written
+from hermes_memory_pgvector.hosts.additions import NEW_MESSAGE, PREFIXES, THREAD, THREAD_END, written
 from hermes_memory_pgvector.hosts.runtime_messages import NOTES, is_correction, mark_of
 from hermes_memory_pgvector.hosts.transcript import FAILED
 
@@ -38,5 +38,7 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     assert {written(text) for text in found["with_skills"]} == {"Cut the pear.\n\nAnd the plum."}
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
     assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"
-    before = {prefix for prefix in (*PREFIXES, NEW_MESSAGE) if any(prefix in text for text in found["before"])}
-    assert before | OF_ONE_HOST == {*PREFIXES, NEW_MESSAGE} - {*NOTES}
+    known = {*PREFIXES, NEW_MESSAGE, THREAD_END.rstrip("\n")} - {*NOTES}
+    before = {prefix for prefix in known if any(prefix in text for text in found["before"])}
+    assert before | OF_ONE_HOST == known
+    assert any(map(THREAD.match, found["before"]))

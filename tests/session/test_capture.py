@@ -84,6 +84,14 @@ def test_only_what_a_person_wrote_is_stored_of_a_message(before: str, pictures: 
             assert judge(f"{pictures}{message}", ANSWER, source).sides == (f"{pictures}{said}", ANSWER)
 
 
+@pytest.mark.parametrize("speaker", ["", "[Ann] "])
+def test_what_others_said_in_a_thread_is_not_stored_as_said_by_a_person(speaker: str) -> None:
+    others = "[Thread context — prior messages in this thread (not yet in conversation history):]\nBob: Ann never pays."
+    message = f"{speaker}{others}\n[End of thread context]\n\nWhere is the old lease?"
+    assert Capture(Settings()).turn(message, ANSWER, Source()).sides == (f"{speaker}Where is the old lease?", ANSWER)
+    assert Capture(Settings()).turn(others, ANSWER, Source()).sides == (others, ANSWER)
+
+
 @pytest.mark.parametrize(
     "message", [FILE, f"{FILE}\n\n", PICTURE, SIGN, "[The user sent a voice message: /home/ann/a.ogg]"]
 )
