@@ -254,13 +254,13 @@ def missing_turns(replayed: Iterable[tuple[str, str]], stored: Mapping[tuple[str
     injected context or skill bodies, but never the answer.
     """
     turns, answers = Counter(stored), Counter[str]()
-    unsettled = [turn for turn in replayed if not _take(turns, turn)]
+    unsettled = [turn for turn in replayed if not take(turns, turn)]
     for (_, answer), times in turns.items():
         answers[answer] += times
-    return [turn for turn in unsettled if not _take(answers, turn[1])]
+    return [turn for turn in unsettled if not take(answers, turn[1])]
 
 
-def _take(left: Counter[T], wanted: T) -> bool:
+def take(left: Counter[T], wanted: T) -> bool:
     """Take one of `wanted` out of the multiset; returns whether there was one."""
     if not left[wanted]:
         return False

@@ -6,7 +6,7 @@ import argparse
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from ...errors import BadArgument, BadEvent, Refused, SettingsError
 from ...hosts import state_db
 from ...hosts.config import person_key
+from ...hosts.environment import scrubber
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
@@ -109,14 +110,23 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
         turns=tuple(texts for _, _, texts in judged), parent_session_id=str(row.get("parent_session_id") or ""),
     )  # fmt: skip
     ended = validate(ended, job.settings)  # type: ignore[assignment]
+    noted = _with_notes(job, ended, [pair for _, pair, _ in judged])
     times: dict[Pair, list[datetime]] = {}
     for (at, _, _), texts in zip(judged, ended.turns, strict=True):
         times.setdefault(texts, []).append(at)
     job.counts["found"] += len(ended.turns)
     try:
-        _store(job, ended, times, _marks(row, identity))
+        _store(job, ended, noted, times, _marks(row, identity))
     except BadEvent as error:
         job.wrong.append((0, f"session {clean(session_id)[:60]}: {error}"))
+
+
+def _with_notes(job: _Job, ended: SessionEnded, recorded: Sequence[Pair]) -> dict[Pair, Pair]:
+    """Turns without an answer, which their question identifies, as earlier releases stored them: as recorded."""
+    asked = tuple((job.capture.masked(scrubber()(question)).strip(), "") for question, _ in recorded)
+    whole = validate(replace(ended, turns=asked), job.settings)
+    turns = zip(ended.turns, whole.turns, strict=True)  # type: ignore[union-attr]
+    return {turn: noted for turn, noted in turns if not turn[1] and turn != noted}
 
 
 def _why_not(job: _Job, session_id: str, identity: Identity, source: Source) -> str:
@@ -151,9 +161,15 @@ def _marks(row: Mapping[str, Any], identity: Identity) -> dict[str, str]:
     return {**marks, "title": clean(title)[:200]} if isinstance(title, str) and title.strip() else marks
 
 
-def _store(job: _Job, ended: SessionEnded, times: dict[Pair, list[datetime]], marks: Mapping[str, str]) -> None:
+def _store(
+    job: _Job, ended: SessionEnded, noted: dict[Pair, Pair], times: dict[Pair, list[datetime]], marks: Mapping[str, str]
+) -> None:
     with job.database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
         missing = rows.missing_of_session(connection, ended)
+        if asked := [turn for turn in missing if turn in noted]:
+            earlier = replace(ended, turns=tuple(noted[turn] for turn in asked))
+            left = Counter(rows.missing_of_session(connection, earlier))
+            missing = [turn for turn in missing if turn not in noted or rows.take(left, noted[turn])]
         if job.dry_run:
             # What an earlier session would have stored.
             for session in ended.ancestors:

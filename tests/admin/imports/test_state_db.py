@@ -15,6 +15,7 @@ from commandline import Outcome, hermes_pgvector
 
 from hermes_memory_pgvector.files import Marks, mark_name
 from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.session.person_key import PersonKey
 from hermes_memory_pgvector.session.themes import Identity, theme_of
 from hermes_memory_pgvector.settings import load
@@ -124,6 +125,21 @@ def test_all_sessions_come_with_their_dates_and_titles(
     assert sql(database, "select count(*) from conversations where search is null") == [(0,)]
     assert bring().document["rows"] == {"turn": {"found": 3, "new": 0}}
     assert len(sql(database)) == 6
+
+
+def test_a_question_that_an_earlier_release_stored_with_what_a_host_added_is_not_stored_again(
+    bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.say("s1", 1, 2, 2)
+    noted = f'[Replying to: "Which bridge?"]\n\n{turn(2)[0]}\n\n--- Attached Context ---\n\nAare'
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set content = ? where content = ?", (noted, turn(2)[0]))
+        host.execute("delete from messages where content = ?", (turn(2)[1],))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(capture, "written", str)
+        assert bring().document["rows"] == {"turn": {"found": 3, "new": 3}}
+    assert bring().document["rows"] == {"turn": {"found": 3, "new": 0}}
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), noted, noted]
 
 
 @pytest.mark.parametrize(
