@@ -152,15 +152,15 @@ class Conversation:
                     turns.refused.append(question)
 
     def _take_back_retried(self, theme: str, session: str, question: str, record: TurnRecord) -> None:
-        """Withdraw the turn before this one, when its question is asked again in its place."""
-        with self._home.turn_lock:
-            last = self._home.last_turn(theme, session)
-            # Clients of the API may send each question without the turns before it.
-            if last is None or self.identity.platform == "api_server":
-                return
-            if withdrawal.is_asked_again(last, question, record.before, self._judge):
-                origin = self._origin(theme, session)
-                self._home.accept(Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **origin))
+        """Withdraw the turn before this one, when its question is asked again in its place. Others need not wait."""
+        last = self._home.last_turn(theme, session)
+        # Clients of the API may send each question without the turns before it.
+        if last is None or self.identity.platform == "api_server":
+            return
+        if withdrawal.is_asked_again(last, question, record.before, self._judge):
+            withdrawn = Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session))
+            with self._home.turn_lock:
+                self._home.accept(withdrawn)
                 if self._turns.current.replayed == (session, last.sides[1]):
                     # A replay of this turn found the same answer of the one before.
                     self._turns.current.replayed = None

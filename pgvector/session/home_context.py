@@ -152,8 +152,9 @@ class HomeContext:
             self._last_turns[theme, session_id] = turn
 
     def last_turn(self, theme: str, session_id: str) -> Taken | None:
-        """The last turn of a session that was noted; None when it is not known. The caller holds `turn_lock`."""
-        return self._last_turns.get((theme, session_id))
+        """The last turn of a session that was noted; None when it is not known."""
+        with self.turn_lock:
+            return self._last_turns.get((theme, session_id))
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""

@@ -543,6 +543,26 @@ def test_a_retried_turn_is_stored_once_when_the_session_ended_first(
     assert stored(runtime, database) == [RETRIED, second]
 
 
+def test_no_conversation_waits_while_it_is_seen_that_a_question_is_asked_again(
+    start: Callable[..., Runtime], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = start()
+    one, home = talk(runtime), runtime.context
+    judge, waits = home.capture.turn, list[bool]()
+
+    def judged(*given: Any, **marks: Any) -> Any:
+        waits.append(home.turn_lock.locked())
+        return judge(*given, **marks)
+
+    monkeypatch.setattr(home.capture, "turn", judged)
+    for answer in (FIRST, SECOND):
+        one.open_turn(RETRIED)
+        messages = transcript(turn(0), turn(1), (RETRIED, answer))
+        one.take_turn(RETRIED, answer, record=read_turn(messages, RETRIED))
+    assert waits == [False] * 4
+    assert stored(runtime, database) == [RETRIED, SECOND]
+
+
 def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
     start: Callable[..., Runtime], database: str
 ) -> None:
