@@ -36,6 +36,8 @@ COMPRESSION_CHARS_MAX = 1000
 NEAREST_SHARE = 0.5
 NAME_CHARS_MIN = 4
 SESSIONS_MAX = 1000
+# So many messages of a transcript show whether the host sends its own.
+MESSAGES_MAX = 1000
 # A long hit in a full block gets less than its share of the room: each has a label, and the block a heading.
 LABEL_CHARS = 80
 # How many times `prefetch_limit` more hits are asked for when the context has memories that may be found again.
@@ -98,7 +100,8 @@ class Prefetch:
 
         A client of the API server may send the messages of a session itself.
         """
-        earlier = [message for message in messages if message.get("role") == "user"][:-1]
+        recent = messages[-MESSAGES_MAX:]
+        earlier = [message for message in recent if message.get("role") == "user"][:-1]
         if earlier:
             with self._lock:
                 self._replayed[session_id] = any(message.get("api_content") for message in earlier)

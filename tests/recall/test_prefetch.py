@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from hermes_memory_pgvector.embedding.bundled.local import LocalEmbedder
 from hermes_memory_pgvector.embedding.calibration import noise_floor
 from hermes_memory_pgvector.model import Hit, Outside, Recall, RecallRequest
 from hermes_memory_pgvector.recall.deadline import DATABASE_AWAY_S_MAX
-from hermes_memory_pgvector.recall.prefetch import Prefetch, relevant
+from hermes_memory_pgvector.recall.prefetch import MESSAGES_MAX, Prefetch, relevant
 from hermes_memory_pgvector.recall.quarantine import mark_of
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.queries import Kind
@@ -164,3 +164,16 @@ def test_most_of_what_is_related_is_shown_and_little_else() -> None:
     # The floor alone shows 49 of them.
     assert unrelated <= 15
     assert brought <= 5
+
+
+def test_of_a_long_transcript_only_the_newest_messages_tell_whether_the_host_sends_its_own(tmp_path: Path) -> None:
+    class Counted(dict[str, Any]):
+        reads = 0
+
+        def get(self, *given: Any) -> Any:
+            Counted.reads += 1
+            return super().get(*given)
+
+    prefetch = Prefetch(Settings(), lambda *_: [Recall(), Recall()], lambda: None, lambda: False, tmp_path)
+    prefetch.note_replay("s", [Counted(role="user", content=str(number)) for number in range(9 * MESSAGES_MAX)])
+    assert Counted.reads < 3 * MESSAGES_MAX
