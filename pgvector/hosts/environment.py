@@ -67,6 +67,16 @@ def running(variable: Literal["HERMES_SESSION_KEY", "HERMES_SESSION_USER_ID"]) -
     return "" if read is None else str(read(variable) or "")
 
 
+def author_now(of_agent: str, otherwise: str) -> str:
+    """The id of who wrote the message that the running request answers; `otherwise` where there is no request.
+
+    It is the person for whom the host made the agent: a message that waited in a room runs in the request of the one
+    before it, which may be by somebody else.
+    """
+    user = running("HERMES_SESSION_USER_ID")
+    return (of_agent or user) if user else otherwise
+
+
 def in_gateway() -> bool:
     """Whether this process is a gateway, which has no terminal."""
     return "gateway.run" in sys.modules

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
-from ..hosts.environment import recorded_answer, running
+from ..hosts.environment import author_now, recorded_answer, running
 from ..hosts.tool_calls import TurnRecord, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
@@ -105,7 +105,7 @@ class Conversation:
         if switched is not None:
             self._home.off_record.change(self._marks(theme), marked=switched)
         off = off_record.unrecorded(message) or self._is_off(theme)
-        author_id = author_id or running("HERMES_SESSION_USER_ID") or self.identity.only_author
+        author_id = author_id or author_now(self.identity.user_id, self.identity.only_author)
         with self._home.turn_lock:
             self._turns.open(Turn(str(message), author_id, off_record=off, began=began))
         return theme
@@ -294,7 +294,7 @@ class Conversation:
 
     def _speaker(self) -> str:
         """The id of who wrote the message that is answered now."""
-        return running("HERMES_SESSION_USER_ID") or self._turns.current.author_id or self.identity.only_author
+        return self._turns.current.author_id or author_now(self.identity.user_id, self.identity.only_author)
 
     def _theme(self) -> str:
         return self._home.theme(self.identity, self._key())

@@ -60,11 +60,17 @@ class Messenger:
         self._server.shutdown()
         self._server.server_close()
 
-    def write(self, person: Person, text: str, *, group: str = "", until: str) -> None:
+    def write(self, person: Person, text: str, *, group: str = "", until: str, **more: Any) -> None:
         """Write, and wait until the agent has sent a message there that holds `until`."""
+        seen = len(self.sent)
+        self.send(person, text, group=group, **more)
+        self.wait(until, since=seen)
+
+    def send(self, person: Person, text: str, *, group: str = "", **more: Any) -> None:
+        """Write without waiting for an answer. `more` are other fields of the message, such as a `quote`."""
         assert self._connected.wait(ANSWER_S_MAX), "the gateway does not listen"
-        stamp, seen = next(self._times), len(self.sent)
-        message: dict[str, Any] = {"timestamp": stamp, "message": text}
+        stamp = next(self._times)
+        message: dict[str, Any] = {"timestamp": stamp, "message": text, **more}
         if group:
             message["groupInfo"] = {"groupId": group, "groupName": "Neighbours", "type": "DELIVER"}
         envelope = {
@@ -72,10 +78,13 @@ class Messenger:
             "sourceName": person.name, "timestamp": stamp, "dataMessage": message,
         }  # fmt: skip
         self._news.put(f"data: {json.dumps({'envelope': envelope, 'account': ACCOUNT})}\n\n".encode())
+
+    def wait(self, until: str, *, since: int = 0) -> None:
+        """Wait until the agent has sent a message that holds `until`, after the first `since` that it sent."""
         deadline = time.monotonic() + ANSWER_S_MAX
-        while not any(until in sent["message"] for sent in self.sent[seen:]):
+        while not any(until in sent["message"] for sent in self.sent[since:]):
             if time.monotonic() > deadline:
-                raise AssertionError(f"no answer with {until!r} came to {text!r}, but {self.sent[seen:]}")
+                raise AssertionError(f"no message with {until!r} came, but {self.sent[since:]}")
             time.sleep(0.05)
 
     def _handler(messenger) -> type[BaseHTTPRequestHandler]:

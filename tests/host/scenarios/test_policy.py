@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +15,13 @@ from hostrig.marks import one_server
 from hostrig.messenger import Messenger, Person
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
+from waiting import wait_for
 
 pytestmark = one_server
 
 OWNER = Person("+491705551234", "8d1f6f2e-0c5b-4a7e-9f57-6a1d0f3c2b11", "Ann Aebischer")
 STRANGER = Person("+491709998877", "1b2c3d4e-aaaa-4bbb-8ccc-123456789abc", "Ben Brunner")
-GROUP = "c2lnbmFsLWdyb3VwLXRlc3Q="
+GROUP, OTHER_GROUP = "c2lnbmFsLWdyb3VwLXRlc3Q=", "YW5vdGhlci1ncm91cC10ZXN0"
 FACT = "The staging database listens on port 5433 of alpha."
 QUESTION = "On which port of alpha does the staging database listen?"
 
@@ -35,6 +38,10 @@ def repeating(request: Request) -> Reply:
     if "Keep:" in prompt and not request.results:
         return Call("memory", {"action": "add", "target": "memory", "content": prompt.partition("Keep: ")[2]})
     return f"Noted, and these are the words that I noted: {prompt}."
+
+
+def is_asked(model: ModelEndpoint, words: str) -> bool:
+    return any(words in request.user for request in model.requests)
 
 
 def test_only_what_the_owner_says_in_a_room_is_kept(
@@ -61,6 +68,43 @@ def test_only_what_the_owner_says_in_a_room_is_kept(
     assert rows.entries() == ["The owner has the key of the attic"]
     hermes.ask("Please look into your notes, and say nothing more about them now")
     assert not any("stranger" in text for text in (*rows.said(), *rows.entries()))
+    assert hermes.complaints() == []
+
+
+def test_a_message_that_waited_in_a_shared_room_is_that_of_its_author(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    """The hosts answer it within the request of the message before it."""
+    shared = {"group_sessions_per_user": False}
+    hermes = make_hermes(shared, keep="owner", owner_accounts=[f"signal:{OWNER.number}"])
+    waited = threading.Event()
+
+    def slow(request: Request) -> Reply:
+        reply = repeating(request)
+        if "running" in str(reply):
+            waited.wait(20)
+        return reply
+
+    model.script = slow
+    busy = {"HERMES_GATEWAY_BUSY_INPUT_MODE": "queue", "HERMES_GATEWAY_BUSY_TEXT_MODE": "interrupt"}
+    with hermes.gateway(**{**messenger.environment, **busy}) as gateway:
+        for group, first, second, text in (
+            (GROUP, OWNER, STRANGER, "Keep: The stranger has the key of the cellar"),
+            (OTHER_GROUP, STRANGER, OWNER, "Keep: The owner has the key of the attic"),
+        ):
+            waited.clear()
+            messenger.write(OWNER, "The owner says hello to the neighbours", group=group, until="hello")
+            messenger.send(first, f"A question of {first.name}, which is running", group=group)
+            wait_for(partial(is_asked, model, f"A question of {first.name}"))
+            messenger.send(second, text, group=group)
+            # The host answers it at once, so it has taken the message before it.
+            messenger.write(second, "/status", group=group, until="tatus")
+            waited.set()
+            messenger.wait(text.partition("Keep: ")[2])
+        rows.wait(lambda rows: any("attic" in text for text in rows.said()))
+        gateway.stop()
+    assert rows.entries() == ["The owner has the key of the attic"]
+    assert not any("stranger" in text or STRANGER.name in text for text in rows.said())
     assert hermes.complaints() == []
 
 
