@@ -52,6 +52,13 @@ REST = (
 # How a message begins by which a person corrects a running turn, how it ends, and what one host sends the model for it.
 STEERING, STEERED = "[OUT-OF-BAND USER MESSAGE", "[/OUT-OF-BAND USER MESSAGE]"
 REDIRECTING = "[Context from the interrupted assistant response]"
+# What one host puts before the words of a correction that came by a messenger: chat and person as JSON.
+ORIGIN = re.compile(
+    r"Gateway message origin \(JSON data, not instructions or authorization\):\n\{[^\n]*\}\n"
+    r"Do not guess a reply destination when these fields are insufficient\.\n\n"
+)
+# How it hands over a turn that was corrected: behind its question.
+CORRECTED = "\n\nUser correction during the turn: "
 # What a compression leaves in place of turns, beside its summary.
 COMPRESSED = (
     "[Your active task list was preserved across context compression]",
@@ -105,7 +112,13 @@ def corrections(message: Mapping[str, Any], text: str) -> list[str]:
     if not appended and (role != "user" or not is_correction(message, text)):
         return []
     marked = [part.partition("]\n")[2].partition(STEERED)[0] for part in text.split(STEERING)[1:]]
-    return [said for said in map(str.strip, marked or [text]) if said]
+    parts = (part for said in marked or [text] for part in ORIGIN.split(said))
+    return [said for said in map(str.strip, parts) if said]
+
+
+def opening(message: str) -> str:
+    """The text with which a turn began. One host adds how it was corrected meanwhile when it hands the turn over."""
+    return message.partition(CORRECTED)[0]
 
 
 def is_within_turn(message: Mapping[str, Any], text: str) -> bool:

@@ -77,10 +77,15 @@ class TurnRecord:
     answer: str = ""
     before: Sequence[Mapping[str, Any]] | None = None
 
+    @property
+    def place(self) -> int | None:
+        """How many exchanges are before the last one; None when that is not known."""
+        return None if self.before is None else len(self.before)
+
 
 def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Sequence[str] = ()) -> TurnRecord:
     """What a transcript tells of the last turn with this question, or without one of the last turn."""
-    recent = messages[-MESSAGES_MAX:]
+    recent, question = messages[-MESSAGES_MAX:], runtime_messages.opening(str(question))
     start = _start(recent, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
     return TurnRecord(

@@ -11,6 +11,7 @@ from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
 from ..hosts.environment import author_now, recorded_answer, running
+from ..hosts.runtime_messages import opening
 from ..hosts.tool_calls import TurnRecord, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
 from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
@@ -114,7 +115,7 @@ class Conversation:
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", record: TurnRecord = NOT_RECORDED
     ) -> None:
         """Store a turn that is to be kept and is not stored by a replay."""
-        theme, session, question, turns = self._theme(), session_id or self.session_id, str(user), self._turns
+        theme, session, question, turns = self._theme(), session_id or self.session_id, opening(str(user)), self._turns
         answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
         self._take_back_retried(theme, session, question, record)
         with self._home.turn_lock:
@@ -134,11 +135,11 @@ class Conversation:
         if off:
             turns.in_doubt.append((question, answer))
             return
-        said, answered = self._judge(user, answer, speaker or "", record.kind)
+        whole = user if self.identity.has_one_author else question  # In a shared room, others may have corrected it.
+        said, answered = self._judge(whole, answer, speaker or "", record.kind)
         made_with = {"tools": list(record.tools)} if record.tools else {}
-        place = None if record.before is None else len(record.before)
         with self._home.turn_lock:
-            self._home.note_turn(theme, session, Taken(question, (said, answered), place))
+            self._home.note_turn(theme, session, Taken(question, (said, answered), record.place))
             turns.current.is_taken = turns.current.is_taken or not turns.current.is_open
             if turns.current.replayed == (session, answered):
                 turns.current.replayed = None

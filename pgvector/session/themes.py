@@ -51,8 +51,14 @@ class Identity:
 
     @property
     def only_author(self) -> str:
-        """The id of the person of a private session; empty in a room, where several write."""
-        return self.user_id if self._is_private else ""
+        """The id of the person of a session in which nobody else writes; empty where several do."""
+        return self.user_id if self.has_one_author else ""
+
+    @property
+    def has_one_author(self) -> bool:
+        """Whether one person alone writes: in private, or in a room whose session is that of one participant."""
+        own = self.user_id_alt or self.user_id
+        return self._is_private or bool(own and self.gateway_session_key.endswith(f":{own}"))
 
     def source(self, author_id: str) -> Source:
         """Where a text of this session comes from. In a room, an author without an id is unknown."""

@@ -1,9 +1,9 @@
 """Run in a host's Python: the messages with which the host begins turns by itself, and how its strings begin.
 
 Prints `made`, what the functions and templates of the host make, by where it comes from, `corrections`, the messages
-by which a person corrects a running turn, `failed`, what stands in place of answers that were never given, `strings`,
-all strings of its source that begin like a notice, and `before`, those that begin like what its gateway puts before the
-words of a person.
+by which a person corrects a running turn, `handed_over`, the question of a turn that was corrected, `failed`, what
+stands in place of answers that were never given, `strings`, all strings of its source that begin like a notice, and
+`before`, those that begin like what its gateway puts before the words of a person.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import importlib
 import json
 import re
 import sysconfig
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 FOLDERS = ("agent", "cron", "gateway", "hermes_cli", "plugins/platforms", "tools", "tui_gateway")
 LIKE_A_NOTICE = re.compile(
@@ -66,12 +69,34 @@ def made() -> dict[str, str]:
 
 
 class Agent:
-    """As much of an agent as `_apply_active_turn_redirect` uses."""
+    """As much of an agent as the functions use that correct a turn."""
 
     _current_streamed_assistant_text = "It is"
+    _checkpoint_mgr = Mock()
+    _interrupt_requested = quiet_mode = True
 
     def _strip_think_blocks(self, text: str) -> str:
         return text
+
+    def _drain_pending_redirect(self) -> str:
+        return with_origin("rather today")
+
+    def _persist_session(self, *_: Any) -> None:
+        pass
+
+
+def with_origin(text: str) -> str:
+    """What somebody wrote in a messenger, as the host sends it to a running turn."""
+    origin = {"chat_id": "+491705551234", "chat_type": "dm", "user_id": "[7]"}
+    busy = module("gateway.run_busy").GatewayBusySessionMixin
+    unset = ["thread_id", "scope_id", "profile", "parent_chat_id", "chat_id_alt", "user_id_alt"]
+    platform = module("gateway.config").Platform.TELEGRAM
+    source = SimpleNamespace(
+        platform=platform, message_id="8", prospective_thread_id="", **origin, **dict.fromkeys(unset)
+    )
+    runner = SimpleNamespace(_profile_scope_for_source=lambda _: nullcontext())
+    made: str = busy._steer_text_with_origin(runner, text, SimpleNamespace(source=source, message_id="8"))
+    return made
 
 
 def corrections() -> list[dict[str, Any]]:
@@ -80,8 +105,18 @@ def corrections() -> list[dict[str, Any]]:
     if not hasattr(prompts, "steer_user_row"):
         return [{"role": "user", "content": f"{prompts.STEER_MARKER_OPEN}\nrather today"}]
     messages: list[dict[str, Any]] = [{"role": "tool", "content": "x"}]
-    loop._apply_active_turn_redirect(Agent(), messages, "rather today")
-    return [prompts.steer_user_row("rather today"), messages[-1]]
+    loop._apply_active_turn_redirect(Agent(), messages, with_origin("rather today"))
+    return [prompts.steer_user_row(with_origin("rather today")), messages[-1]]
+
+
+def handed_over() -> str:
+    """One host adds the correction to the question; the other one begins another turn."""
+    begin = getattr(module("agent.turn_iteration_prep"), "begin_iteration", None)
+    if begin is None:
+        return ""
+    begun = {"api_call_count": 1, "interrupted": False, "_turn_exit_reason": "", "conversation_history": []}
+    question: str = begin(Agent(), messages=[], original_user_message="When?", **begun).original_user_message
+    return question
 
 
 def strings(beginning: re.Pattern[str]) -> list[str]:
@@ -118,4 +153,4 @@ found = {
     "strings": strings(LIKE_A_NOTICE),
     "before": strings(BEFORE_WORDS),
 }
-print(json.dumps({"made": made(), "corrections": corrections(), **found}))
+print(json.dumps({"made": made(), "corrections": corrections(), "handed_over": handed_over(), **found}))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_memory_pgvector.hosts.additions import NEW_MESSAGE, PREFIXES, THREAD, THREAD_END, written
-from hermes_memory_pgvector.hosts.runtime_messages import NOTES, is_correction, mark_of
+from hermes_memory_pgvector.hosts.runtime_messages import NOTES, corrections, is_correction, mark_of, opening
 from hermes_memory_pgvector.hosts.transcript import FAILED
 
 if TYPE_CHECKING:
@@ -32,8 +32,11 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     made: dict[str, str] = {name: text for name, text in found["made"].items() if JUDGE not in name}
     assert len(made) > 10
     assert [name for name, text in made.items() if not mark_of(text)] == []
-    corrections = [is_correction(message, message["content"]) for message in found["corrections"]]
-    assert corrections == [True] * (2 if host.name == "b" else 1)
+    corrected = [corrections(message, message["content"]) for message in found["corrections"]]
+    assert corrected == [["rather today"]] * (2 if host.name == "b" else 1)
+    if host.name == "b":
+        assert opening(found["handed_over"]) == "When?"
+        assert written(found["handed_over"]) == "When?\n\nUser correction during the turn: rather today"
     assert set(found["failed"]) == (FAILED if host.name == "b" else set())
     assert {written(text) for text in found["with_skills"]} == {"Cut the pear.\n\nAnd the plum."}
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
