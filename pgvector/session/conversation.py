@@ -178,7 +178,7 @@ class Conversation:
         for event in attribution.events(savings(messages, self._settings.trusted_tools), saves, **self._origin(theme)):
             self._home.accept(event)
         if self._stores_turns:
-            self._replay(theme, off_record.recorded(messages), messages)
+            self._replay(theme, off_record.recorded(messages, merged=True), messages)
 
     def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.
@@ -192,7 +192,7 @@ class Conversation:
             return True
         record = state_db.messages(self._home.home, self.session_id)
         gaps = not record or is_compressed(record)
-        pairs = off_record.recorded(finished(messages), gaps=gaps)
+        pairs = off_record.recorded(finished(messages), gaps=gaps, merged=True)
         return self._replay(theme, [pair for pair in pairs if not gaps or self._turns.awaits(pair[0])], messages)
 
     def _replay(self, theme: str, recorded: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> bool:

@@ -29,6 +29,8 @@ _WITHOUT_WIDTH = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _SENTENCE_END = re.compile(r"[.!?\n]+(?=\s|$)|[。！？…\n]+")
 _CLAUSE_END = re.compile(r"\s*(?:[:：,，、;；—–()\[\]\n]|\s[-~|]\s|\s[-=]>)\s*")
 _CLAUSES_MAX = 3
+# What stands between messages that a host merges, and how many of the last ones are looked at.
+MERGED, PARTS_MAX = "\n\n", 20
 # So much of a long message is looked at, at each end.
 _EDGE_CHARS = 300
 _SPEAKS_OF_ONESELF = re.compile(
@@ -66,10 +68,16 @@ def silences(message: object) -> bool:
 
 
 def recorded(
-    messages: Sequence[Mapping[str, Any]], *, ends_off: bool = False, gaps: bool = False
+    messages: Sequence[Mapping[str, Any]], *, ends_off: bool = False, gaps: bool = False, merged: bool = False
 ) -> list[tuple[str, str]]:
-    """The (user, answer) pairs of a host's transcript, as `on_record`, without turns that were silenced meanwhile."""
-    return on_record(exchanges(messages, _corrected), ends_off=ends_off, gaps=gaps)
+    """The (user, answer) pairs of a host's transcript, as `on_record`, without turns that were silenced meanwhile.
+
+    With `merged` a question may be several messages: one host merges those that it has not answered with the next one.
+    """
+    pairs = exchanges(messages, _corrected)
+    if merged:
+        pairs = [(_silencing_part(question), answer) for question, answer in pairs]
+    return on_record(pairs, ends_off=ends_off, gaps=gaps)
 
 
 def _corrected(question: str, said: str) -> str:
@@ -81,6 +89,12 @@ def _switch(texts: Sequence[str]) -> bool | None:
     if texts and _says(_ON, texts[-1]) and not _ASKS.match(texts[-1]):
         return False
     return True if any(map(_switches_off, texts)) else None
+
+
+def _silencing_part(question: str) -> str:
+    """The first of the messages in a question that takes the session or itself off the record; without one, all."""
+    parts = question.split(MERGED)[-PARTS_MAX:]
+    return next(filter(silences, parts), question) if len(parts) > 1 else question
 
 
 def _switches_off(said: str) -> bool:

@@ -83,6 +83,18 @@ def test_one_message_can_be_off_the_record(message: str) -> None:
     assert on_record([("q1", "a1"), (message, "Fine."), ("q2", "a2")]) == [("q1", "a1"), ("q2", "a2")]
 
 
+@pytest.mark.parametrize("speaker", ["", "[Ann] "])
+@pytest.mark.parametrize(
+    "said", ["off the record: my PIN is 1234", "off the record", "My PIN is 1234. Off the record."]
+)
+def test_a_message_that_a_host_merged_with_one_that_it_had_not_answered_is_not_stored(said: str, speaker: str) -> None:
+    for parts in (("q1", said), ("q1", said, "q2"), (said, "q2")):
+        question = "\n\n".join(speaker + part for part in parts)
+        messages = [{"role": "user", "content": question}, {"role": "assistant", "content": "a"}]
+        assert recorded(messages, merged=True) == []
+    assert recorded([{"role": "user", "content": "q1\n\nq2"}], merged=True) == [("q1\n\nq2", "")]
+
+
 BEFORE_WORDS = (
     '[Replying to: "Berlin on Monday.\nShall I book [1]?"]\n\n',
     '[Replying to your previous message: "Off the record?"]\n\n',

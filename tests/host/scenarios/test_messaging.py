@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 
 import pytest
 from hostrig.hermes import Hermes
 from hostrig.marks import one_server
-from hostrig.messenger import ACCOUNT, Messenger, Person
+from hostrig.messenger import ACCOUNT, ANSWER_S_MAX, Messenger, Person
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
 from logins import with_and_without_row_security
 from servers import Server
 from traces import dump, titles
+from waiting import wait_for
 
 pytestmark = one_server
 
@@ -42,6 +45,10 @@ def messenger() -> Iterator[Messenger]:
 def asked(request: Request) -> str:
     # The host greets who writes for the very first time.
     return request.user.split("<memory-context>")[0].split("[System note:")[0].strip()
+
+
+def is_asked(model: ModelEndpoint, words: str) -> bool:
+    return any(words in request.user for request in model.requests)
 
 
 def answer_to(prompt: str) -> str:
@@ -160,6 +167,35 @@ def test_a_turn_that_was_taken_back_or_asked_again_in_a_messenger_is_withdrawn_w
         rows.wait(lambda rows: any("Answer 4" in turn.content for turn in rows.turns()))
         gateway.stop()
     assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 4"]
+
+
+@pytest.mark.main_host("b")
+def test_a_message_that_interrupts_a_turn_is_stored_as_it_was_written(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    """By default, one host corrects the turn with it, behind the ids of the chat; the other one begins another turn."""
+    bronze, pin = "No, I meant the bell of bronze", "off the record: the PIN of the house with the bell is 4711"
+    ended = threading.Event()
+
+    def script(request: Request) -> Reply:
+        if not any(said in request.user for said in (bronze, pin)):
+            ended.wait(ANSWER_S_MAX)
+        return "The answer of which nothing has to be known."
+
+    model.script = script
+    with hermes.gateway(**{**messenger.environment, "HERMES_GATEWAY_BUSY_INPUT_MODE": "interrupt"}) as gateway:
+        for person, said in ((ANN, bronze), (BEN, pin)):
+            question = f"Who can mend the cracked bell of {person.name[:3]}?"
+            messenger.send(person, question)
+            wait_for(partial(is_asked, model, question))
+            messenger.write(person, said, until="The answer")
+        gateway.stop()
+        ended.set()
+    assert sum(bronze in said for said in rows.said()) == 1
+    assert "message origin" not in rows.text()
+    assert "4711" not in rows.text()
+    assert leaks(hermes, rows) == []
+    assert hermes.complaints() == []
 
 
 @pytest.mark.slow
