@@ -47,8 +47,8 @@ PICTURES = re.compile(r"\[\d+ images?\] ?")
 # Such a note, up to the end of a line. Not its first words alone count, with which a person may begin, too: who answers
 # a user's mail, or names a system.
 _NOTE = re.compile(
-    # A reply quotes a text that may have brackets.
-    r'(?:\[Replying to(?: your previous message)?: ".*?"\]'
+    # A reply quotes a text that may have brackets, also at the end of a line, as JSON has.
+    r'(?:\[Replying to(?: your previous message)?: ".*?"\](?=\n\n|\Z)'
     rf"|(?:{'|'.join(map(re.escape, PICTURE))}).*?\](?=\n(?:{'|'.join(map(re.escape, LOOK))}))"
     rf"|(?:{'|'.join(map(re.escape, PICTURE))})(?:[~.:]| but ).*?\]"
     r"|\[(?:System note:|SYSTEM NOTICE|System: (?:The|This|These|Your|You|Continue) ).*?\]"
