@@ -9,8 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# How a message begins by which a host records what it has delivered into a chat, such as the answer of a job.
+DELIVERED = ("[Cron delivery: ", "[Webhook delivery: ")
 # How a message begins with which a host starts a turn by itself.
 TURNS = (
+    *DELIVERED,
     "[IMPORTANT: Background process ",
     "[Background process ",
     "[IMPORTANT: Watch patterns disabled for process ",

@@ -10,12 +10,13 @@ import errno
 import json
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from .runtime_messages import DELIVERED
 from .transcript import text_of
 
 log = logging.getLogger("hermes.pgvector")
@@ -25,9 +26,11 @@ MESSAGES_MAX = 20_000
 _ENCODED = "\0json:"
 
 _MESSAGES = """
-    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {kind}
+    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {more}
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
-_HAS_KIND = "select 1 from pragma_table_info('messages') where name = 'display_kind'"
+# Columns that not every host has.
+_MORE = ("display_kind", "finish_reason")
+_COLUMNS = "select name from pragma_table_info('messages')"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
@@ -63,18 +66,56 @@ _RECENT = """
 def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[str, Any]]:
     """The first messages of a session, or the `newest`, in order, at most 20,000; empty when there is no record.
 
-    Each has `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in
-    seconds since 1970, and, on one host, its `display_kind`.
+    Those of the agent that were delivered into the session are left out. Each has `role`, `content`, `tool_calls`,
+    whether it was `taken_back` and `compacted`, when it was `written`, in seconds since 1970, and, on one host, its
+    `display_kind`.
     """
-    found = []
-    kind = "display_kind" if _read(home, _HAS_KIND, ()) else "null"
-    statement = (_NEWEST_MESSAGES if newest else _MESSAGES).format(kind=kind)
-    rows = _read(home, statement, (session_id, MESSAGES_MAX))
-    for role, content, calls, gone, compacted, written, kind in reversed(rows) if newest else rows:
+    return [message for message, delivered in _messages(home, session_id, newest=newest) if not delivered]
+
+
+def own(home: Path, session_id: str, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """These messages of a session without what was delivered into it, such as by a tool of another session or a job.
+
+    Hosts record it as a message, of the agent or of the user, and later merge it with the one before or after it.
+    """
+    texts: dict[Any, set[str]] = {"assistant": set(), "user": set()}
+    for message, delivered in _messages(home, session_id, newest=True):
+        if message["content"] and (delivered or _is_delivery(message)):
+            texts[message["role"]].add(message["content"].strip())
+    if not any(texts.values()):
+        return messages
+    return [{**m, "content": _without(m.get("content"), texts.get(m.get("role"), ()))} for m in messages]
+
+
+def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[str, Any], bool]]:
+    """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked."""
+    found, answered = list[tuple[dict[str, Any], bool]](), False
+    there = {row[0] for row in _read(home, _COLUMNS, ())}
+    more = ", ".join(name if name in there else "null" for name in _MORE)
+    rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
+    for role, content, calls, gone, compacted, written, kind, end in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
-        found.append({"role": role, "content": decoded(content), "tool_calls": calls, **marks})
+        speaks = role == "assistant" and not calls
+        delivered = answered and speaks and not end
+        answered = delivered or (speaks and bool(end))
+        found.append(({"role": role, "content": decoded(content), "tool_calls": calls, **marks}, delivered))
     return found
+
+
+def _is_delivery(message: Mapping[str, Any]) -> bool:
+    return message["role"] == "user" and str(message["content"]).startswith(DELIVERED)
+
+
+def _without(content: Any, texts: Collection[str]) -> Any:
+    """The text of a message without those of other messages that it begins or ends with."""
+    while isinstance(content, str):
+        before = next((text for text in texts if content.startswith(f"{text}\n\n")), "")
+        after = next((text for text in texts if content.endswith(f"\n{text}")), "")
+        if not before and not after:
+            return "" if content.strip() in texts else content
+        content = content.removeprefix(before).removesuffix(after).strip()
+    return content
 
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:

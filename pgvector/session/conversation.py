@@ -171,6 +171,7 @@ class Conversation:
 
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
+        messages = self._home.own_messages(self.identity, self.session_id, messages)
         if self._is_off(theme := self._theme()):
             return
         with self._home.turn_lock:
@@ -183,13 +184,12 @@ class Conversation:
     def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.
 
-        Turns that the settings or the session keep from being stored need no checkpoint. The host leaves summaries out
-        of these messages. After an earlier compression an answer may therefore follow the question of another turn, so
-        only turns that were not handed over yet are taken from them.
+        Turns that are not to be stored need none. The host leaves summaries out, so after an earlier compression an
+        answer may follow the question of another turn: then only turns that were not handed over yet are taken.
         """
-        theme = self.theme()
-        if theme is None or not self._stores_turns or self._is_off(theme):
+        if (theme := self.theme()) is None or not self._stores_turns or self._is_off(theme):
             return True
+        messages = self._home.own_messages(self.identity, self.session_id, messages)
         record = state_db.messages(self._home.home, self.session_id)
         gaps = not record or is_compressed(record)
         pairs = off_record.recorded(finished(messages), gaps=gaps, merged=True)

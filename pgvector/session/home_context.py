@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,12 @@ class HomeContext:
         """As `ancestors`, without sessions after which one began anew."""
         recorded = state_db.continued(self.home, session_id, ANCESTORS_MAX)
         return tuple(map(clean, dict.fromkeys((*recorded, *lineage.ancestors))))
+
+    def own_messages(
+        self, identity: Identity, session_id: str, messages: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """The messages of a session without those that were delivered into it, as hosts do with chats."""
+        return state_db.own(self.home, session_id, messages) if identity.chat_id else messages
 
     def off_record_marks(self, theme: str, key: str, session_id: str) -> list[str]:
         """The marks of a session off the record, in this home; any of them counts.

@@ -22,6 +22,7 @@ from unittest.mock import Mock
 FOLDERS = ("agent", "cron", "gateway", "hermes_cli", "plugins/platforms", "tools", "tui_gateway")
 LIKE_A_NOTICE = re.compile(
     r"\[(?:IMPORTANT|SYSTEM|System|INTERNAL|ASYNC|Background|Heartbeat|Continuing|Goal|Session was|/loop|kanban)\b"
+    r"|\[(?:Cron|Webhook) delivery:"
     r"|\[The work looks|\[Your active task"
 )
 BEFORE_WORDS = re.compile(

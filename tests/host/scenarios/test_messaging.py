@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count
+from itertools import count, zip_longest
 
 import pytest
 from hostrig.hermes import Hermes
@@ -195,6 +195,42 @@ def test_a_message_that_interrupts_a_turn_is_stored_as_it_was_written(
     assert "message origin" not in rows.text()
     assert "4711" not in rows.text()
     assert leaks(hermes, rows) == []
+    assert hermes.complaints() == []
+
+
+@pytest.mark.main_host("a")
+def test_what_is_delivered_into_a_chat_from_elsewhere_is_part_of_none_of_its_turns(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    """By the agent in another session, and by a job: the hosts merge it with the messages before and after it."""
+    model.script = lambda request: f"Noted, and this is the end of what I noted of: {asked(request)[-20:]}"
+    told = [f"Where in the house of my uncle is the {thing}?" for thing in ("tap", "bell", "stove", "boat")]
+    texts = (
+        ("The parcel has come.", "assistant"),
+        ("[Cron delivery: rain]\nIt will\n\nrain.", "user"),
+        ("It did.", "assistant"),
+    )
+
+    def deliver(text: str, role: str) -> None:
+        call = f"m('signal', {ANN.number!r}, {text!r}, role={role!r})"
+        done = hermes.run("-c", f"from gateway.mirror import mirror_to_session as m; print({call})", program="python")
+        assert done.stdout.strip() == "True", done.stderr
+
+    with hermes.gateway(**messenger.environment) as gateway:
+        for question, delivery in zip_longest(told, texts):
+            messenger.write(ANN, question, until=question[-20:])
+            if delivery:
+                deliver(*delivery)
+        rows.wait(lambda rows: len(rows.turns()) == 8)
+        messenger.write(ANN, "/new", until="")
+        gateway.stop()
+    hermes.ask("Say something about the weather of tomorrow")
+    assert [turn.content for turn in rows.turns() if turn.role == "user"][:-1] == told
+    assert len(rows.turns()) == 10
+    done = hermes.run(
+        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
+    )
+    assert json.loads(done.stdout)["rows"]["turn"]["new"] == 0
     assert hermes.complaints() == []
 
 

@@ -1,0 +1,61 @@
+"""What was delivered into a session is told from what was said in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.hosts import state_db
+
+BRIEF = "[Cron delivery: rain]\nIt will\n\nrain."
+ROWS = [
+    ("user", "Which tap?", None, None), ("assistant", "", "[{}]", "tool_calls"),
+    ("assistant", "The red one.", None, "stop"), ("assistant", "The parcel has come.", None, None),
+    ("assistant", "And the letter.", None, None),
+    ("user", BRIEF, None, None), ("user", "Which bell?", None, None), ("assistant", "The old one.", None, None),
+    ("assistant", "It rings.", None, None),
+]  # fmt: skip
+# As a host has them when it goes on.
+MERGED = [
+    ("user", "Which tap?"), ("assistant", ""), ("assistant", "The red one.\nThe parcel has come.\nAnd the letter."),
+    ("user", f"{BRIEF}\n\nWhich bell?"), ("assistant", "The old one.\nIt rings."), ("user", BRIEF),
+]  # fmt: skip
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    with sqlite3.connect(tmp_path / "state.db") as file:
+        file.execute(
+            "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
+            " finish_reason text, timestamp real, active integer default 1, compacted integer default 0)"
+        )
+        file.executemany(
+            "insert into messages (session_id, role, content, tool_calls, finish_reason) values ('s', ?, ?, ?, ?)", ROWS
+        )
+    return tmp_path
+
+
+def said(messages: Any) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in messages]
+
+
+def test_an_answer_is_what_the_agent_said_when_it_was_asked(record: Path) -> None:
+    delivered = {"The parcel has come.", "And the letter."}
+    assert said(state_db.messages(record, "s")) == [row[:2] for row in ROWS if row[1] not in delivered]
+
+
+def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
+    own = state_db.own(record, "s", [{"role": role, "content": content} for role, content in MERGED])
+    assert said(own) == [
+        ("user", "Which tap?"), ("assistant", ""), ("assistant", "The red one."), ("user", "Which bell?"),
+        ("assistant", "The old one.\nIt rings."), ("user", ""),
+    ]  # fmt: skip
+
+
+def test_a_transcript_into_which_nothing_was_delivered_stays_as_it_is(record: Path, tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": f"{BRIEF}\n\nWhich bell?"}]
+    assert state_db.own(record, "another", messages) is messages
+    assert state_db.own(tmp_path / "nowhere", "s", messages) is messages
