@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ..errors import SettingsError
-from ..files import create, make_private, read, read_matching, read_or_create
+from ..files import create, make_private, overwrite, read, read_matching, read_or_create
 from ..hosts.config import DEFAULTS, files_in_use, has_earlier_defaults, host_config
 from ..hosts.environment import scrubber
 from ..model import FILES, Target
@@ -136,7 +137,39 @@ class Home:
         path = self.state / "home_id"
         if path.exists() and not read_matching(path, _ID):
             log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
+        if self._is_clone(path):
+            self._part_from_original(path)
         return read_or_create(path, uuid4().hex, _ID)
+
+    def _is_clone(self, id_file: Path) -> bool:
+        """Whether this is a profile that the host has made as a copy of the whole folder of another one."""
+        profiles, own = self.path.parent, read_matching(id_file, _ID)
+        if profiles.name != "profiles" or not own:
+            return False
+        others = (folder / "pgvector" / "home_id" for folder in (profiles.parent, *profiles.iterdir()))
+        return any(self._is_copy_of(other, id_file, own) for other in others)
+
+    def _is_copy_of(self, other: Path, id_file: Path, own: str) -> bool:
+        with suppress(OSError):
+            if read_matching(other, _ID) == own and not other.samefile(id_file):
+                # The time of the last change of a file is not copied. The folder above the profiles is never a copy.
+                is_root = other.parents[1] == self.path.parents[1]
+                return is_root or other.stat().st_ctime_ns < id_file.stat().st_ctime_ns
+        return False
+
+    def _part_from_original(self, id_file: Path) -> None:
+        """Give a copy an id of its own: with that of the original, its changes would be made to the original's rows."""
+        from ..store.embedded import identity
+
+        with id_file.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever waited finds the id of the first one.
+            if self._is_clone(id_file):
+                # Without these, the entries of the copied files are new in this home, and so is its embedded database.
+                for name in ("snapshot.jsonl", identity.FILE):
+                    (self.state / name).unlink(missing_ok=True)
+                overwrite(id_file, uuid4().hex)
+                log.info("this profile is a copy of another one; it gets an id of its own")
 
 
 def entry_form(*, masks: bool, chars_max: int) -> Callable[[str], str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -90,6 +91,32 @@ def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path:
     assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == [
         "defaults", "home_id", "person_key.names", "person_key.provisional"
     ]  # fmt: skip
+
+
+def test_a_profile_that_is_a_copy_of_another_one_gets_an_id_of_its_own(tmp_path: Path) -> None:
+    original = Home(tmp_path)
+    (tmp_path / "memories").mkdir()
+    original.file("memory").write_text("known")
+    Reconciler(original, lambda _: True).reconcile("default", "s")
+    (original.state / "embedded_database").write_text("7")
+    ids = {original.id}
+    for source, name in (("", "first"), ("profiles/first", "second")):
+        copy = tmp_path / "profiles" / name
+        shutil.copytree(tmp_path / source, copy, ignore=shutil.ignore_patterns("profiles"))
+        (printed, *others) = in_processes(5, "print(home.id)", str(copy))
+        assert set(others) == {printed}
+        assert not {"snapshot.jsonl", "embedded_database"}.intersection(os.listdir(copy / "pgvector"))
+        ids.add(printed)
+    assert len(ids) == 3
+    assert {Home(home).id for home in (tmp_path, *(tmp_path / "profiles").iterdir())} == ids
+    assert (original.state / "snapshot.jsonl").exists()
+
+
+@pytest.mark.parametrize("place", ["profiles/moved", "elsewhere"])
+def test_a_home_that_is_moved_keeps_its_id(tmp_path: Path, place: str) -> None:
+    home_id = Home(tmp_path / "profiles" / "one").id
+    (tmp_path / "profiles" / "one").rename(tmp_path / place)
+    assert Home(tmp_path / place).id == home_id != Home(tmp_path).id
 
 
 def test_a_home_that_cannot_be_written_has_no_id_and_a_temporary_key(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hostrig.gateway import KEY
@@ -89,6 +90,29 @@ def test_a_named_profile_has_a_memory_of_its_own(hermes: Hermes, model: ModelEnd
     hermes.ask(PROMPT)
     assert fact in model.requests[-1].system
     assert rows.entries(theme="default") == [fact]
+
+
+@pytest.mark.main_host("b")
+def test_a_profile_that_is_a_copy_of_another_one_changes_no_row_of_it(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    facts = ["The staging database listens on port 5433.", "The boat to Thun sails at nine."]
+    model.says(
+        [Call("memory", {"action": "add", "target": "memory", "content": fact}) for fact in facts], "Both are saved."
+    )
+    hermes.ask("Save the port of the staging database and when the boat sails")
+    done = hermes.run("profile", "create", "copy", "--clone-all", "--no-alias")
+    assert done.returncode == 0, done.stderr
+    copy = replace(hermes, profile="copy")
+    assert copy.entries("memory") == facts
+    copy.write("memory", facts[:1])
+    model.says(
+        Call("memory", {"action": "remove", "target": "memory", "old_text": "5433"}), "It is not in my notes now."
+    )
+    copy.ask("Forget the port of the staging database, it is of no use to you")
+    assert copy.entries("memory") == [""]
+    assert rows.entries() == facts
+    assert copy.complaints() == []
 
 
 @pytest.mark.slow
