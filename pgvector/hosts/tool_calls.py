@@ -79,7 +79,7 @@ class TurnRecord:
 
     @property
     def place(self) -> int | None:
-        """How many exchanges are before the last one; None when that is not known."""
+        """How many messages are before the turn; None when that is not known."""
         return None if self.before is None else len(self.before)
 
 

@@ -162,8 +162,7 @@ class Conversation:
             withdrawn = Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session))
             with self._home.turn_lock:
                 self._home.accept(withdrawn)
-                if self._turns.current.replayed == (session, last.sides[1]):
-                    # A replay of this turn found the same answer of the one before.
+                if self._turns.current.replayed == (session, last.sides[1]):  # A replay took it for this turn's.
                     self._turns.current.replayed = None
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:

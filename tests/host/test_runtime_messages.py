@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_memory_pgvector.hosts.additions import NEW_MESSAGE, PREFIXES, THREAD, THREAD_END, written
-from hermes_memory_pgvector.hosts.runtime_messages import NOTES, corrections, is_correction, mark_of, opening
+from hermes_memory_pgvector.hosts.runtime_messages import NOTES, corrections, mark_of, opening
 from hermes_memory_pgvector.hosts.transcript import FAILED
 
 if TYPE_CHECKING:
