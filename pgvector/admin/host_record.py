@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..files import LastingMarks, mark_name
 from ..hosts.environment import scrubber
-from ..hosts.runtime_messages import is_within_turn
+from ..hosts.runtime_messages import CORRECTED, REDIRECTING, corrections, is_within_turn
 from ..hosts.transcript import exchanges, text_of
 from ..session import off_record
 from ..session.capture import Verdict
@@ -68,14 +69,23 @@ def turns_of(
 ) -> Iterator[tuple[datetime, tuple[str, str], tuple[str, str]]]:
     """The turns of a session that were said on the record: when each ended, its sides, and what is stored of them."""
     times: dict[tuple[str, str], float] = {}
+    questions: dict[tuple[str, str], str] = {}
     for turn in _split(messages):
         for pair in exchanges(turn):
             times[pair] = max(float(message["written"]) for message in turn)
+            questions[pair] = CORRECTED.join([pair[0], *chain.from_iterable(map(_redirected, turn))])
     scrub = scrubber()
     for pair in off_record.recorded(messages):
-        texts = judge(scrub(pair[0]), scrub(pair[1])).sides
+        texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1])).sides
         if any(texts) and pair in times:
             yield datetime.fromtimestamp(times[pair], UTC), pair, texts
+
+
+def _redirected(message: Mapping[str, Any]) -> list[str]:
+    """What a person said in a message by which one host had the turn go on; it hands it over with the question."""
+    sent = message["api_content"]
+    redirects = message["role"] == "user" and isinstance(sent, str) and sent.startswith(REDIRECTING)
+    return corrections(message, text_of(message["content"])) if redirects else []
 
 
 def _split(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

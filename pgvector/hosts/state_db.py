@@ -28,8 +28,8 @@ _ENCODED = "\0json:"
 _MESSAGES = """
     select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {more}
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
-# Columns that not every host has.
-_MORE = ("display_kind", "finish_reason")
+# Columns that not every host has, and what is read of them.
+_MORE = {"display_kind": "display_kind", "finish_reason": "finish_reason", "api_content": "substr(api_content, 1, 100)"}
 _COLUMNS = "select name from pragma_table_info('messages')"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
@@ -68,7 +68,7 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
 
     Those of the agent that were delivered into the session are left out. Each has `role`, `content`, `tool_calls`,
     whether it was `taken_back` and `compacted`, when it was `written`, in seconds since 1970, and, on one host, its
-    `display_kind`.
+    `display_kind` and how its `api_content` begins, which the model got.
     """
     return [message for message, delivered in _messages(home, session_id, newest=newest) if not delivered]
 
@@ -91,15 +91,16 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
     """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked."""
     found, answered = list[tuple[dict[str, Any], bool]](), False
     there = {row[0] for row in _read(home, _COLUMNS, ())}
-    more = ", ".join(name if name in there else "null" for name in _MORE)
+    more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
     rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
-    for role, content, calls, gone, compacted, written, kind, end in reversed(rows) if newest else rows:
+    for role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
         speaks = role == "assistant" and not calls
         delivered = answered and speaks and not end
         answered = delivered or (speaks and bool(end))
-        found.append(({"role": role, "content": decoded(content), "tool_calls": calls, **marks}, delivered))
+        message = {"role": role, "content": decoded(content), "tool_calls": calls, "api_content": sent, **marks}
+        found.append((message, delivered))
     return found
 
 

@@ -14,6 +14,7 @@ import pytest
 from commandline import Outcome, hermes_pgvector
 
 from hermes_memory_pgvector.files import Marks, mark_name
+from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.session.person_key import PersonKey
@@ -27,7 +28,8 @@ _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
       chat_type text, chat_id text, user_id text, session_key text, origin_json text);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
-      timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text)"""
+      timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text,
+      api_content text)"""
 ROWS = "select session_id, role, content, ts, metadata ->> 'title' from conversations order by ts, id"
 SAID_AT = datetime(2025, 3, 4, 10, 0, tzinfo=UTC)
 
@@ -162,6 +164,26 @@ def test_a_message_in_the_midst_of_a_turn_begins_none(
         )
     assert bring().code == 0
     assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *turn(2)]
+
+
+@pytest.mark.parametrize(("said", "kept"), [("And of its arches.", True), ("off the record: my PIN is 1234", False)])
+def test_a_turn_that_a_person_redirected_is_the_one_that_the_host_handed_over(
+    bring: Callable[..., Outcome], record: Record, database: str, said: str, kept: bool
+) -> None:
+    record.say("s1", 1, 2)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set id = id + 2 where role = 'assistant' and content = ?", (turn(2)[1],))
+        values = [
+            (4, "s1", "assistant", "", "hidden", None, SAID_AT.timestamp() + 120),
+            (5, "s1", "user", said, None, f"{REDIRECTING}\nIt was\n\n{said}", SAID_AT.timestamp() + 120),
+        ]
+        host.executemany(
+            "insert into messages (id, session_id, role, content, display_kind, api_content, timestamp) "
+            "values (?, ?, ?, ?, ?, ?, ?)", values,
+        )  # fmt: skip
+    assert bring().code == 0
+    redirected = [f"{turn(2)[0]}\n\nUser correction during the turn: {said}", turn(2)[1]]
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *(redirected if kept else [])]
 
 
 def test_turns_taken_back_and_what_was_off_the_record_stay_out(
