@@ -1,4 +1,4 @@
-"""What was delivered into a session is told from what was said in it."""
+"""What a host has recorded is read: deliveries and corrections are told from what began a turn or answered it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from hermes_memory_pgvector.hosts import state_db
+from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
+from hermes_memory_pgvector.hosts.transcript import exchanges
 
 BRIEF = "[Cron delivery: rain]\nIt will\n\nrain."
 ROWS = [
@@ -30,7 +32,8 @@ def record(tmp_path: Path) -> Path:
     with sqlite3.connect(tmp_path / "state.db") as file:
         file.execute(
             "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
-            " finish_reason text, timestamp real, active integer default 1, compacted integer default 0)"
+            " finish_reason text, api_content text, timestamp real, active integer default 1,"
+            " compacted integer default 0)"
         )
         file.executemany(
             "insert into messages (session_id, role, content, tool_calls, finish_reason) values ('s', ?, ?, ?, ?)", ROWS
@@ -59,3 +62,17 @@ def test_a_transcript_into_which_nothing_was_delivered_stays_as_it_is(record: Pa
     messages = [{"role": "user", "content": f"{BRIEF}\n\nWhich bell?"}]
     assert state_db.own(record, "another", messages) is messages
     assert state_db.own(tmp_path / "nowhere", "s", messages) is messages
+
+
+def test_a_message_that_corrected_a_turn_begins_none(record: Path) -> None:
+    sent = f"{REDIRECTING}\n[This response was interrupted by a user correction.]\n\nThe old one."
+    rows = [
+        ("user", "Which bell?", None),
+        ("assistant", "", None),
+        ("user", "The old one.", sent),
+        ("assistant", "Here.", None),
+    ]
+    with sqlite3.connect(record / "state.db") as file:
+        statement = "insert into messages (session_id, role, content, api_content) values ('corrected', ?, ?, ?)"
+        file.executemany(statement, rows)
+    assert exchanges(state_db.messages(record, "corrected")) == [("Which bell?", "Here.")]
