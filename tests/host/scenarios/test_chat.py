@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from hostrig.chat import ENDED_S_MAX
 from hostrig.hermes import Hermes
 from hostrig.marks import one_server
-from hostrig.model import Call, ModelEndpoint
+from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
+from waiting import wait_for
 
 pytestmark = one_server
 
@@ -146,6 +150,32 @@ def test_a_branch_repeats_nothing_of_the_session_before_it_and_takes_nothing_of_
     ]  # fmt: skip
     assert said[2].parent_session_id == trunk
     assert len(rows.turns()) == 2 * len(said)
+    assert hermes.complaints() == []
+
+
+@pytest.mark.main_host("a")
+def test_a_terminal_that_is_closed_during_a_turn_leaves_what_was_said_before(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    """The hosts then ask the model what they were ended by."""
+    closed = threading.Event()
+    question, slow = "Which river flows through the city of Basel?", "Tell me more about the history of this city"
+
+    def script(request: Request) -> Reply:
+        if slow in request.user:
+            closed.wait(ENDED_S_MAX)
+        return f"This is the answer with number {len(model.requests)}, and there is no more to say."
+
+    model.script = script
+    with hermes.chat() as chat:
+        chat.ask(question)
+        chat.command(slow, settle=False)
+        wait_for(lambda: slow in model.requests[-1].user)
+        chat.process.send_signal(signal.SIGHUP)
+        assert chat.ended(ENDED_S_MAX) == 0
+    closed.set()
+    hermes.ask(ABOUT_BOAT)
+    assert [turn.content for turn in rows.turns() if turn.role == "user"] == [question, ABOUT_BOAT]
     assert hermes.complaints() == []
 
 
