@@ -42,6 +42,8 @@ SKILL_FOOTER = "then run them with the terminal tool using the absolute path."
 SKILL_NOTES = (
     "[Skill config (", "[Skill setup note:", "[This skill has supporting files", "Load any of these with skill_view(",
 )  # fmt: skip
+# How one host names who speaks in a channel of Slack. The name is kept, as elsewhere, without the id.
+SLACK_SPEAKER = re.compile(r"\[(?P<name>[^\[\]\n]{1,100}?) \| Slack user <@\w{1,40}>\](?= )")
 # How hosts say before the words of a message how many pictures it has.
 PICTURES = re.compile(r"\[\d+ images?\] ?")
 # Such a note, up to the end of a line. Not its first words alone count, with which a person may begin, too: who answers
@@ -115,4 +117,5 @@ def _without_notes(message: str) -> tuple[str, str]:
     thread = THREAD.match(text)
     if thread and THREAD_END in text:
         text = f"{thread['speaker'] or ''}{text.rpartition(THREAD_END)[2]}"
-    return pictures, text
+    speaker = SLACK_SPEAKER.match(text)
+    return pictures, f"[{speaker['name']}]{text[speaker.end() :]}" if speaker else text

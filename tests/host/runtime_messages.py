@@ -1,9 +1,10 @@
 """Run in a host's Python: the messages with which the host begins turns by itself, and how its strings begin.
 
 Prints `made`, what the functions and templates of the host make, by where it comes from, `corrections`, the messages
-by which a person corrects a running turn, `handed_over`, the question of a turn that was corrected, `failed`, what
-stands in place of answers that were never given, `strings`, all strings of its source that begin like a notice, and
-`before`, those that begin like what its gateway puts before the words of a person.
+by which a person corrects a running turn, `handed_over`, the question of a turn that was corrected, `in_slack`, a
+message in a thread there, `failed`, what stands in place of answers that were never given, `strings`, all strings of
+its source that begin like a notice, and `before`, those that begin like what its gateway puts before the words of a
+person.
 """
 
 from __future__ import annotations
@@ -110,6 +111,23 @@ def corrections() -> list[dict[str, Any]]:
     return [prompts.steer_user_row(with_origin("rather today")), messages[-1]]
 
 
+def in_slack(text: str) -> str:
+    """What one host makes of a message in a thread of Slack, which several people share."""
+    inbound = module("gateway.run_inbound")
+    if inbound is None:
+        return ""
+    source = SimpleNamespace(
+        platform=module("gateway.config").Platform.SLACK,
+        chat_type="channel",
+        thread_id="1",
+        user_id="U024BE7LH",
+        user_name="Ann",
+    )
+    prefixed = inbound.GatewayInboundMixin._prefix_inbound_sender_context
+    made: str = prefixed(SimpleNamespace(config=None), SimpleNamespace(channel_context=None), source, text)
+    return made
+
+
 def handed_over() -> str:
     """One host adds the correction to the question; the other one begins another turn."""
     begin = getattr(module("agent.turn_iteration_prep"), "begin_iteration", None)
@@ -150,6 +168,7 @@ def with_skills() -> list[str]:
 
 found = {
     "failed": failed(),
+    "in_slack": in_slack("Which barrel leaks?"),
     "with_skills": with_skills(),
     "strings": strings(LIKE_A_NOTICE),
     "before": strings(BEFORE_WORDS),

@@ -35,6 +35,8 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
     corrected = [corrections(message, message["content"]) for message in found["corrections"]]
     assert corrected == [["rather today"]] * (2 if host.name == "b" else 1)
     if host.name == "b":
+        assert "U024BE7LH" in found["in_slack"]
+        assert written(found["in_slack"]) == "[Ann] Which barrel leaks?"
         assert opening(found["handed_over"]) == "When?"
         assert written(found["handed_over"]) == "When?\n\nUser correction during the turn: rather today"
     assert set(found["failed"]) == (FAILED if host.name == "b" else set())

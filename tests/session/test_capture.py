@@ -99,6 +99,13 @@ def test_what_others_said_in_a_thread_is_not_stored_as_said_by_a_person(speaker:
     assert Capture(Settings()).turn(others, ANSWER, Source()).sides == (others, ANSWER)
 
 
+def test_the_id_of_who_speaks_in_a_channel_is_not_stored() -> None:
+    message = "[Ann | Slack user <@U024BE7LH>] Where is <@U0PQRS1T2> with the old lease [of 2019]?"
+    for before in ("", f"{QUOTE}\n\n", f"{OTHERS}\n"):
+        stored = Capture(Settings()).turn(f"{before}{message}", ANSWER, Source()).user
+        assert stored == "[Ann] Where is <@U0PQRS1T2> with the old lease [of 2019]?"
+
+
 @pytest.mark.parametrize(
     "message", [FILE, f"{FILE}\n\n", PICTURE, SIGN, "[The user sent a voice message: /home/ann/a.ogg]"]
 )
