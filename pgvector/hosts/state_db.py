@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
@@ -24,6 +25,7 @@ log = logging.getLogger("hermes.pgvector")
 WAIT_S_MAX = 0.5
 MESSAGES_MAX = 20_000
 _ENCODED = "\0json:"
+_LINE_END = re.compile("\n")
 
 _MESSAGES = """
     select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {more}
@@ -76,15 +78,28 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
 def own(home: Path, session_id: str, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """These messages of a session without what was delivered into it, such as by a tool of another session or a job.
 
-    Hosts record it as a message, of the agent or of the user, and later merge it with the one before or after it.
+    Hosts record it as a message, of the agent or of the user, and later merge it with the one before or after it. What
+    only repeats or quotes a delivery is in the record with it.
     """
     texts: dict[Any, set[str]] = {"assistant": set(), "user": set()}
+    said: dict[Any, set[str]] = {"assistant": set(), "user": set()}
     for message, delivered in _messages(home, session_id, newest=True):
-        if message["content"] and (delivered or _is_delivery(message)):
-            texts[message["role"]].add(message["content"].strip())
+        if content := message["content"].strip():
+            found = texts if delivered or _is_delivery(message) else said
+            found[message["role"]].add(content)
     if not any(texts.values()):
         return messages
-    return [{**m, "content": _without(m.get("content"), texts.get(m.get("role"), ()))} for m in messages]
+    sizes = {role: frozenset(map(len, found)) for role, found in texts.items()}
+
+    def parted(message: Mapping[str, Any]) -> Mapping[str, Any]:
+        role, content = message.get("role"), message.get("content")
+        if not isinstance(content, str) or not sizes.get(role):
+            return message
+        rest = _without(content.strip(), texts[role], sizes[role])
+        is_whole = content.strip() in said[role] and rest not in said[role]
+        return message if is_whole else {**message, "content": rest}
+
+    return list(map(parted, messages))
 
 
 def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[str, Any], bool]]:
@@ -108,15 +123,20 @@ def _is_delivery(message: Mapping[str, Any]) -> bool:
     return message["role"] == "user" and str(message["content"]).startswith(DELIVERED)
 
 
-def _without(content: Any, texts: Collection[str]) -> Any:
-    """The text of a message without those of other messages that it begins or ends with."""
-    while isinstance(content, str):
-        before = next((text for text in texts if content.startswith(f"{text}\n\n")), "")
-        after = next((text for text in texts if content.endswith(f"\n{text}")), "")
-        if not before and not after:
-            return "" if content.strip() in texts else content
-        content = content.removeprefix(before).removesuffix(after).strip()
-    return content
+def _without(content: str, texts: Collection[str], sizes: Collection[int]) -> str:
+    """The text of a message without those of other messages, which have these sizes, that it begins or ends with."""
+    start, stop = 0, len(content)
+    if stop in sizes and content in texts:
+        return ""
+    ends = [found.start() for found in _LINE_END.finditer(content)]
+    for end in ends:
+        if end - start in sizes and content.startswith("\n\n", end) and content[start:end] in texts:
+            start = end + 2
+    for end in reversed(ends):
+        if stop - end - 1 in sizes and end >= start and content[end + 1 : stop] in texts:
+            stop = end - content.startswith("\n", end - 1)
+    rest = content[start:stop].strip()
+    return "" if rest in texts else rest
 
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:

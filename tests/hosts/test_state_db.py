@@ -76,3 +76,29 @@ def test_a_message_that_corrected_a_turn_begins_none(record: Path) -> None:
         statement = "insert into messages (session_id, role, content, api_content) values ('corrected', ?, ?, ?)"
         file.executemany(statement, rows)
     assert exchanges(state_db.messages(record, "corrected")) == [("Which bell?", "Here.")]
+
+
+def test_an_answer_that_repeats_or_quotes_a_delivery_stays_whole(record: Path) -> None:
+    quoted = "I have sent you this:\n\nThe parcel has come."
+    merged = "The red one.\nThe parcel has come."
+    # A compression writes what was merged to the record again.
+    rows = [("Which parcel?", quoted), ("And again?", "And the letter."), ("Which tap?", merged)]
+    with sqlite3.connect(record / "state.db") as file:
+        for question, answer in rows:
+            for role, content, end in (("user", question, None), ("assistant", answer, "stop")):
+                values = (role, content, end)
+                file.execute(
+                    "insert into messages (session_id, role, content, finish_reason) values ('s', ?, ?, ?)", values
+                )
+    own = state_db.own(record, "s", [{"role": "assistant", "content": answer} for _, answer in rows])
+    assert said(own) == [("assistant", quoted), ("assistant", "And the letter."), ("assistant", "The red one.")]
+
+
+def test_many_deliveries_in_a_row_are_taken_out_of_one_message(record: Path) -> None:
+    briefs = [f"[Webhook delivery: ci]\nBuild {number}\n\nis green." for number in range(300)]
+    statement = "insert into messages (session_id, role, content) values ('s', 'user', ?)"
+    with sqlite3.connect(record / "state.db") as file:
+        file.executemany(statement, [(brief,) for brief in briefs])
+    joined = "\n\n".join(briefs)
+    for content in (f"{joined}\n\nWhich bell?", f"Which bell?\n\n{joined}", f"{joined}\n\nWhich bell?\n\n{joined}"):
+        assert said(state_db.own(record, "s", [{"role": "user", "content": content}])) == [("user", "Which bell?")]
