@@ -33,6 +33,8 @@ log = logging.getLogger("hermes.pgvector")
 FILE_BYTES_MAX = 4 << 20
 LABEL_CHARS = 8
 _ID = re.compile("[0-9a-f]{32}")
+# The file that tells where among the profiles of its host a home was when it was last opened.
+PLACE = "home_place"
 
 
 class Home:
@@ -139,21 +141,33 @@ class Home:
             log.warning("%s is damaged: the home gets a new id; its stored entries stay as they are", path)
         if self._is_clone(path):
             self._part_from_original(path)
-        return read_or_create(path, uuid4().hex, _ID)
+        home_id = read_or_create(path, uuid4().hex, _ID)
+        place = self.state / PLACE
+        with suppress(OSError):
+            if read_matching(place, _ID) != _place(self.path):
+                overwrite(place, _place(self.path))
+        return home_id
 
     def _is_clone(self, id_file: Path) -> bool:
         """Whether this is a profile that the host has made as a copy of the whole folder of another one."""
-        profiles, own = self.path.parent, read_matching(id_file, _ID)
-        if profiles.name != "profiles" or not own:
+        profiles, own, place = self.path.parent, read_matching(id_file, _ID), read_matching(self.state / PLACE, _ID)
+        # Another folder with the id may be a backup of this one, from which this one may have been restored.
+        if profiles.name != "profiles" or not own or place == _place(self.path):
             return False
-        others = (folder / "pgvector" / "home_id" for folder in (profiles.parent, *profiles.iterdir()))
-        return any(self._is_copy_of(other, id_file, own) for other in others)
+        folders = [profiles.parent]
+        with suppress(OSError):  # A user may enter the folder of its profile, and not list those of others.
+            folders += profiles.iterdir()
+        return any(self._is_copy_of(folder, id_file, own, place) for folder in folders)
 
-    def _is_copy_of(self, other: Path, id_file: Path, own: str) -> bool:
+    def _is_copy_of(self, folder: Path, id_file: Path, own: str, place: str) -> bool:
+        other = folder / "pgvector" / "home_id"
         with suppress(OSError):
             if read_matching(other, _ID) == own and not other.samefile(id_file):
-                # The time of the last change of a file is not copied. The folder above the profiles is never a copy.
-                is_root = other.parents[1] == self.path.parents[1]
+                if place:
+                    return place == _place(folder)
+                # Copied by an earlier release. The folder above the profiles is never a copy, and the time of the last
+                # change of a file is not copied.
+                is_root = folder == self.path.parents[1]
                 return is_root or other.stat().st_ctime_ns < id_file.stat().st_ctime_ns
         return False
 
@@ -170,6 +184,12 @@ class Home:
                     (self.state / name).unlink(missing_ok=True)
                 overwrite(id_file, uuid4().hex)
                 log.info("this profile is a copy of another one; it gets an id of its own")
+
+
+def _place(folder: Path) -> str:
+    """A mark of the profile in this folder; that of the folder above the profiles is the same on every host."""
+    name = folder.name if folder.parent.name == "profiles" else ""
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def entry_form(*, masks: bool, chars_max: int) -> Callable[[str], str]:

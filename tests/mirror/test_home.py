@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_many_processes_that_begin_at_once_agree_on_the_id_and_the_key(tmp_path:
     assert len(set(printed)) == 1
     assert printed[0] == f"{Home(tmp_path).id} {key_of(Home(tmp_path))}"
     assert sorted(path.name for path in (tmp_path / "pgvector").iterdir()) == [
-        "defaults", "home_id", "person_key.names", "person_key.provisional"
+        "defaults", "home_id", "home_place", "person_key.names", "person_key.provisional"
     ]  # fmt: skip
 
 
@@ -110,6 +110,42 @@ def test_a_profile_that_is_a_copy_of_another_one_gets_an_id_of_its_own(tmp_path:
     assert len(ids) == 3
     assert {Home(home).id for home in (tmp_path, *(tmp_path / "profiles").iterdir())} == ids
     assert (original.state / "snapshot.jsonl").exists()
+
+
+def test_a_profile_that_is_restored_from_a_copy_beside_it_keeps_its_id(tmp_path: Path) -> None:
+    one, backup = tmp_path / "profiles" / "one", tmp_path / "profiles" / "one-2026"
+    home_id = Home(one).id
+    shutil.copytree(one, backup)
+    shutil.rmtree(one)
+    shutil.copytree(backup, one)
+    assert Home(one).id == home_id
+    # What is made of the copy is another profile.
+    assert Home(backup).id != home_id
+    assert Home(one).id == home_id
+
+
+def test_the_owner_of_files_does_not_tell_which_profile_is_the_copy(tmp_path: Path) -> None:
+    one, copy = tmp_path / "profiles" / "one", tmp_path / "profiles" / "copy"
+    home_id = Home(one).id
+    shutil.copytree(one, copy)
+    # As 'chown -R' at the start of a container: the time of the last change is that of now.
+    for folder in (copy, one):
+        os.chown(folder / "pgvector" / "home_id", os.getuid(), os.getgid())
+    assert Home(one).id == home_id != Home(copy).id
+
+
+def test_a_profile_among_others_that_cannot_be_listed_has_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = tmp_path / "profiles" / "one"
+    home_id = Home(one).id
+    (one / "pgvector" / "home_place").unlink(missing_ok=True)
+
+    def refuse(folder: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert Home(one).id == home_id
 
 
 @pytest.mark.parametrize("place", ["profiles/moved", "elsewhere"])
