@@ -32,6 +32,8 @@ _MESSAGES = """
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
 # Columns that not every host has, and what is read of them.
 _MORE = {"display_kind": "display_kind", "finish_reason": "finish_reason", "api_content": "substr(api_content, 1, 100)"}
+# Why the messages of the agent end behind which its answer still comes. The host keeps its own requests for it back.
+_GOES_ON = frozenset({"incomplete", "verification_required", "verify_hook_continue"})
 _COLUMNS = "select name from pragma_table_info('messages')"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
@@ -113,7 +115,7 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
         speaks = role == "assistant" and not calls
         delivered = answered and speaks and not end
-        answered = delivered or (speaks and bool(end))
+        answered = delivered or (speaks and bool(end) and end not in _GOES_ON)
         message = {"role": role, "content": decoded(content), "tool_calls": calls, "api_content": sent, **marks}
         found.append((message, delivered))
     return found

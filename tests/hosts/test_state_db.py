@@ -50,6 +50,15 @@ def test_an_answer_is_what_the_agent_said_when_it_was_asked(record: Path) -> Non
     assert said(state_db.messages(record, "s")) == [row[:2] for row in ROWS if row[1] not in delivered]
 
 
+@pytest.mark.parametrize("end", ["incomplete", "verification_required", "verify_hook_continue"])
+def test_an_answer_that_was_interrupted_behind_what_came_before_it_is_no_delivery(record: Path, end: str) -> None:
+    messages = [("user", "Which tap?", None), ("assistant", "I will look.", end), ("assistant", "The red", None)]
+    statement = "insert into messages (session_id, role, content, finish_reason) values ('t', ?, ?, ?)"
+    with sqlite3.connect(record / "state.db") as file:
+        file.executemany(statement, messages)
+    assert said(state_db.messages(record, "t")) == [(role, content) for role, content, _ in messages]
+
+
 def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
     own = state_db.own(record, "s", [{"role": role, "content": content} for role, content in MERGED])
     assert said(own) == [
