@@ -19,7 +19,8 @@ from .provenance import LOCAL_TOOLS, REMOTE
 from .transcript import exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
-# So many messages are looked at for corrections that come late, which stand behind the newest result of a tool.
+# So many messages are looked at for corrections that come late: behind the newest result of a tool, and in turns that
+# no host hands over.
 LATE_MAX = 500
 # Most calls that saved entries of third parties.
 SAVING_CALLS_MAX = 200
@@ -88,13 +89,14 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     recent, question = messages[-MESSAGES_MAX:], runtime_messages.opening(str(question))
     start = _start(recent, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
+    earlier, late = _late(recent, start)
     return TurnRecord(
         kind=runtime_messages.recorded_kind(messages, question),
         tools=_tools(turn, trusted),
         saved=_saved_until(recent, start, trusted),
         corrections=_corrections(turn),
-        earlier=_late(recent[:start]),
-        late=len(_late(recent)),
+        earlier=earlier,
+        late=late,
         answer=_answer(turn),
         before=None if not messages or is_compressed(turn) else messages[: len(messages) - len(recent) + start],
     )
@@ -109,10 +111,15 @@ def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(chain.from_iterable(found))
 
 
-def _late(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The corrections that may have come late, in the newest LATE_MAX messages. A host marks the end of each."""
-    end, recent = runtime_messages.STEERED, messages[-LATE_MAX:]
-    return _corrections(message for message in recent if text_of(message.get("content")).endswith(end))
+def _late(recent: Sequence[Mapping[str, Any]], start: int) -> tuple[list[str], int]:
+    """The corrections in the LATE_MAX messages before the turn that begins there, and how many the newest have.
+
+    That of a turn which was interrupted then is heard late, too.
+    """
+    places = range(max(0, start - LATE_MAX), len(recent))
+    found = [(place, said) for place in places for said in _corrections(recent[place : place + 1])]
+    earlier = [said for place, said in found if place < start]
+    return earlier, sum(place >= len(recent) - LATE_MAX for place, _ in found)
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:

@@ -141,8 +141,8 @@ class HomeContext:
         """Those corrections before a turn that were not there when the turn before was handed over.
 
         Hosts put what was said before the model's first answer to the last result of a tool, also of an earlier turn,
-        so that no transcript tells which turn it belongs to. `late` is how many there are up to the end of this turn.
-        The caller holds `turn_lock`.
+        so that no transcript tells which turn it belongs to, and hand over no turn that was interrupted. `late` is how
+        many there are up to the end of this turn. The caller holds `turn_lock`.
         """
         known = self._corrections.get((theme, session_id), len(earlier))
         self._corrections[theme, session_id] = late

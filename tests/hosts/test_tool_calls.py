@@ -247,7 +247,7 @@ def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, A
         saved=[saved("q", "1", "web_search")],
         corrections=["rather today"],
         earlier=["rather now", "rather soon"],
-        late=2,
+        late=3,
         # An answer that begins and is corrected is replaced by the one that follows.
         answer="a",
         before=before,

@@ -681,6 +681,34 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     assert kept == (0,)
 
 
+@pytest.mark.parametrize("said", ["off the record please", "off the record: my PIN is 1234"])
+def test_a_correction_of_a_turn_that_was_interrupted_then_takes_the_session_off_the_record(
+    start: Callable[..., Runtime], database: str, said: str
+) -> None:
+    runtime, interrupted, (question, answer) = start(), turn(2)[0], turn(3)
+    one, messages = talk(runtime), transcript(turn(1))
+    one.open_turn(turn(1)[0])
+    one.take_turn(*turn(1), record=read_turn(messages, turn(1)[0]))
+    # No host hands over a turn that was interrupted.
+    one.open_turn(interrupted)
+    corrected = {
+        "role": "user",
+        "content": said,
+        "api_content": f"[Context from the interrupted assistant response]\n{said}",
+    }
+    messages += [
+        {"role": "user", "content": interrupted},
+        {"role": "assistant", "content": "It"},
+        corrected,
+        *transcript(turn(3)),
+    ]
+    one.open_turn(question)
+    one.take_turn(question, answer, record=read_turn(messages, question))
+    assert one.late_switch() == said
+    one.end(messages)
+    assert stored(runtime, database) == texts(turn(1))
+
+
 MARK = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]"
 
 
