@@ -11,8 +11,9 @@ import json
 import logging
 import re
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -77,15 +78,16 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
     return [message for message, delivered in _messages(home, session_id, newest=newest) if not delivered]
 
 
-def own(home: Path, session_id: str, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """These messages of a session without what was delivered into it, such as by a tool of another session or a job.
+def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """These messages without what was delivered into their session, such as by a tool of another session or a job.
 
     Hosts record it as a message, of the agent or of the user, and later merge it with the one before or after it. What
-    only repeats or quotes a delivery is in the record with it.
+    only repeats or quotes a delivery is in the record with it. `sessions` are the session and those that it continues:
+    after a compression it begins with the last messages before.
     """
     texts: dict[Any, set[str]] = {"assistant": set(), "user": set()}
     said: dict[Any, set[str]] = {"assistant": set(), "user": set()}
-    for message, delivered in _messages(home, session_id, newest=True):
+    for message, delivered in chain.from_iterable(_messages(home, session, newest=True) for session in sessions):
         if content := message["content"].strip():
             found = texts if delivered or _is_delivery(message) else said
             found[message["role"]].add(content)

@@ -170,7 +170,7 @@ class Conversation:
 
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
-        messages = self._home.own_messages(self.identity, self.session_id, messages)
+        messages = self._home.own_messages(self.identity, self.session_id, self._lineage, messages)
         if self._is_off(theme := self._theme()):
             return
         with self._home.turn_lock:
@@ -188,7 +188,7 @@ class Conversation:
         """
         if (theme := self.theme()) is None or not self._stores_turns or self._is_off(theme):
             return True
-        messages = self._home.own_messages(self.identity, self.session_id, messages)
+        messages = self._home.own_messages(self.identity, self.session_id, self._lineage, messages)
         record = state_db.messages(self._home.home, self.session_id)
         gaps = not record or is_compressed(record)
         pairs = off_record.recorded(finished(messages), gaps=gaps, merged=True)

@@ -112,10 +112,12 @@ class HomeContext:
         return tuple(map(clean, dict.fromkeys((*recorded, *lineage.ancestors))))
 
     def own_messages(
-        self, identity: Identity, session_id: str, messages: Sequence[Mapping[str, Any]]
+        self, identity: Identity, session_id: str, lineage: Lineage, messages: Sequence[Mapping[str, Any]]
     ) -> Sequence[Mapping[str, Any]]:
         """The messages of a session without those that were delivered into it, as hosts do with chats."""
-        return state_db.own(self.home, session_id, messages) if identity.chat_id else messages
+        if not identity.chat_id:
+            return messages
+        return state_db.own(self.home, (*self.continued(session_id, lineage), session_id), messages)
 
     def off_record_marks(self, theme: str, key: str, session_id: str) -> list[str]:
         """The marks of a session off the record, in this home; any of them counts.

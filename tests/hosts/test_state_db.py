@@ -60,7 +60,7 @@ def test_an_answer_that_was_interrupted_behind_what_came_before_it_is_no_deliver
 
 
 def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
-    own = state_db.own(record, "s", [{"role": role, "content": content} for role, content in MERGED])
+    own = state_db.own(record, ["s"], [{"role": role, "content": content} for role, content in MERGED])
     assert said(own) == [
         ("user", "Which tap?"), ("assistant", ""), ("assistant", "The red one."), ("user", "Which bell?"),
         ("assistant", "The old one.\nIt rings."), ("user", ""),
@@ -69,8 +69,8 @@ def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
 
 def test_a_transcript_into_which_nothing_was_delivered_stays_as_it_is(record: Path, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": f"{BRIEF}\n\nWhich bell?"}]
-    assert state_db.own(record, "another", messages) is messages
-    assert state_db.own(tmp_path / "nowhere", "s", messages) is messages
+    assert state_db.own(record, ["another"], messages) is messages
+    assert state_db.own(tmp_path / "nowhere", ["s"], messages) is messages
 
 
 def test_a_message_that_corrected_a_turn_begins_none(record: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_answer_that_repeats_or_quotes_a_delivery_stays_whole(record: Path) -
                 file.execute(
                     "insert into messages (session_id, role, content, finish_reason) values ('s', ?, ?, ?)", values
                 )
-    own = state_db.own(record, "s", [{"role": "assistant", "content": answer} for _, answer in rows])
+    own = state_db.own(record, ["s"], [{"role": "assistant", "content": answer} for _, answer in rows])
     assert said(own) == [("assistant", quoted), ("assistant", "And the letter."), ("assistant", "The red one.")]
 
 
@@ -110,4 +110,14 @@ def test_many_deliveries_in_a_row_are_taken_out_of_one_message(record: Path) -> 
         file.executemany(statement, [(brief,) for brief in briefs])
     joined = "\n\n".join(briefs)
     for content in (f"{joined}\n\nWhich bell?", f"Which bell?\n\n{joined}", f"{joined}\n\nWhich bell?\n\n{joined}"):
-        assert said(state_db.own(record, "s", [{"role": "user", "content": content}])) == [("user", "Which bell?")]
+        assert said(state_db.own(record, ["s"], [{"role": "user", "content": content}])) == [("user", "Which bell?")]
+
+
+def test_what_was_delivered_before_a_compression_is_taken_out_behind_it(record: Path) -> None:
+    with sqlite3.connect(record / "state.db") as file:
+        # The session that goes on begins with the last messages, as the host has merged them.
+        file.executemany(
+            "insert into messages (session_id, role, content, finish_reason) values ('t', ?, ?, 'stop')", MERGED[2:3]
+        )
+    messages = [{"role": role, "content": content} for role, content in MERGED[2:3]]
+    assert said(state_db.own(record, ["t", "s"], messages)) == [("assistant", "The red one.")]
