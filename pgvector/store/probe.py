@@ -55,8 +55,8 @@ class Found:
 def probe(dsn: str, timeout_s: float) -> Found:
     """Connect within about `timeout_s` seconds and read the state of the database; changes nothing.
 
-    Raises SettingsError for a bad DSN, PasswordWanted, DatabaseUnavailable, and SchemaNotApplied when the role may not
-    even read the catalogs.
+    Raises SettingsError for a bad DSN or a database in which the memory cannot be made, PasswordWanted,
+    DatabaseUnavailable, and SchemaNotApplied when the role may not even read the catalogs.
     """
     check_dsn(dsn, "the address")
     started = time.monotonic()
@@ -105,11 +105,12 @@ def _schema(connection: Connection, *, readable: bool) -> tuple[verification.Sch
     try:
         return verification.verify(connection), (), ""
     except SchemaNotApplied:
-        if not readable:
+        if not readable and fetch(connection, "SELECT to_regclass('hermes_pgvector_migrations')")[0]:
             return None, (), "the role may not read the existing tables"
     lacking: tuple[str, ...] = ("all",)
     try:
         lacking = tuple(migrations.pending(connection))
+        migrations.check_names(connection)
         check_server(connection)
     except SchemaNotApplied as error:
         return None, lacking, str(error)

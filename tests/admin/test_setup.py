@@ -202,6 +202,24 @@ def test_a_wrong_address_is_asked_for_again(home: Path, database: str, endpoint:
     assert "hunter2" not in done.shown
 
 
+@pytest.mark.parametrize("user", ["owner", "role"])
+def test_tables_of_another_project_are_named_before_anything_is_asked(
+    home: Path, empty_database: str, role: str, user: str
+) -> None:
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE conversations (id int, title text)")
+    address = as_role(empty_database, role) if user == "role" else empty_database
+    done = setup(home, answers=lines("2", address))
+    assert done.code == 130
+    assert "another project with names of the memory: conversations" in done.err
+    for asked in ("Create them?", "administrator", "Which model"):
+        assert asked not in done.err
+    refused = setup(home, "--yes", "--dsn", address)
+    assert (refused.code, "memory: conversations" in refused.err, "ADMIN_DSN" in refused.err) == (1, True, False)
+    with psycopg.connect(empty_database) as connection:
+        assert connection.execute("SELECT to_regclass('hermes_pgvector_migrations')").fetchone() == (None,)
+
+
 def test_the_end_of_the_input_leaves_everything_as_it_was(home: Path, database: str) -> None:
     for answers in ("", lines("2"), lines("2", database), lines("2", database, "3")):
         done = setup(home, answers=answers)

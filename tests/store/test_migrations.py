@@ -20,6 +20,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SchemaNotApplied, SettingsError
+from hermes_memory_pgvector.store.probe import probe
 from hermes_memory_pgvector.store.schema import migrations, verification
 
 pytestmark = pytest.mark.each_version
@@ -409,13 +410,35 @@ def test_an_extension_outside_the_search_path_is_named(empty_database: str) -> N
     assert migrations.migrate(empty_database)
 
 
-def test_a_table_of_somebody_else_with_the_name_of_ours_is_left_alone(empty_database: str) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TABLE facts (mine int)",
+        "CREATE TABLE conversations (id int, title text)",
+        "CREATE VIEW memory_history AS SELECT 1 AS mine",
+    ],
+)
+def test_nothing_is_made_beside_tables_of_somebody_else_with_our_names(empty_database: str, made: str) -> None:
+    run(empty_database, made)
+    _, kind, name, *_ = made.split()
+    for refused in (migrations.migrate, lambda dsn: probe(dsn, 3)):
+        with pytest.raises(SettingsError, match=rf"schema 'public' .*another project .*: {name}; use a"):
+            refused(empty_database)
+    assert rows(empty_database, "SELECT to_regclass('hermes_pgvector_migrations')") == [(None,)]
+    run(empty_database, f"DROP {kind} {name}")
+    assert migrations.migrate(empty_database) == [file.stem for file in FILES]
+
+
+def test_an_upgrade_is_refused_before_a_table_of_somebody_else_stops_it(
+    empty_database: str, copied_files: Path
+) -> None:
+    for file in sorted(copied_files.iterdir())[9:]:
+        file.unlink()
+    migrations.migrate(empty_database, folder=copied_files)
     run(empty_database, "CREATE TABLE facts (mine int)")
-    with pytest.raises(SchemaNotApplied, match=r"012_facts .*public\.facts is there already.*a schema of its own"):
+    with pytest.raises(SettingsError, match=r"another project .*: facts;"):
         migrations.migrate(empty_database)
-    assert rows(empty_database, "SELECT max(version) FROM hermes_pgvector_migrations") == [(11,)]
-    run(empty_database, "DROP TABLE facts")
-    assert migrations.migrate(empty_database) == [file.stem for file in FILES[11:]]
+    assert rows(empty_database, "SELECT max(version) FROM hermes_pgvector_migrations") == [(9,)]
 
 
 @not_on_citus.bare_database

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import LiteralString, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -64,6 +64,23 @@ def pending(connection: Connection) -> list[str]:
     return [migration.name for migration in migration_files() if migration.version not in ledger]
 
 
+def check_names(connection: Connection) -> None:
+    """Raise SettingsError when another project has a table with the name of one that the missing migrations make.
+
+    Raises as `migration_files` does.
+    """
+    made = {name: file.version for file in migration_files() for name in _CREATED_TABLE.findall(file.text)}
+    schema, found = fetch(connection, _FOUND, {"names": list(made), "earlier": list(_EARLIER_TABLES)})
+    # Read last: another migration may commit meanwhile.
+    ledger = _ledger(connection)
+    if taken := [name for name in found or () if made[name] not in ledger]:
+        raise SettingsError(
+            f"schema {schema!r} of database {connection.info.dbname!r} has tables of another project with names of the "
+            f"memory: {', '.join(taken)}; use a database or a schema of its own (ALTER ROLE ... SET search_path), or "
+            "rename them"
+        )
+
+
 def is_new(dsn: str) -> bool:
     """Whether a database has none of the tables yet. Raises as `migration_files` and `admin_connection` do."""
     with admin_connection(dsn) as connection:
@@ -100,6 +117,7 @@ def migrate(
 
     with admin_connection(dsn) as connection:
         check_direct(connection, dsn)
+        check_names(connection)
         check_server(connection)
         if runtime_role and not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [runtime_role]):
             raise SettingsError(
@@ -206,6 +224,15 @@ def _apply(connection: Connection, migration: Migration) -> None:
         )
 
 
+_CREATED_TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
+# Of the releases before 2.0, which 002_memory takes over.
+_EARLIER_TABLES = ("memory_entries", "conversations", "memory_agents", "memory_agent_edges")
+_FOUND: LiteralString = """
+    SELECT current_schema(), array_agg(relname::text ORDER BY relname) FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relname = ANY (%(names)s)
+      AND NOT (relname = ANY (%(earlier)s)
+               AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = pg_class.oid AND NOT attisdropped
+                             AND attname IN ('agent_identity', 'parent_identity')))"""
 # What may contain a semicolon, or is one.
 _TOKEN = re.compile(r"\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|;", re.DOTALL)
 _COMMENTS = re.compile(r"\A(\s*--[^\n]*(\n|\Z))+")
