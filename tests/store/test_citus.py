@@ -34,9 +34,7 @@ pytestmark = not_on_citus.two_servers
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 # What Citus does not plan: see docs/scale.md.
-REFUSED = {name: set(citus.VARIANTS) for name in REFUSED_ON_CLUSTER} | {
-    "versions_of_fact": {"two themes", "all themes"}
-}  # fmt: skip
+REFUSED = {name: set(citus.VARIANTS) for name in REFUSED_ON_CLUSTER}
 # Statements that one node answers, with as many commands as it takes.
 ONE_NODE = {
     "add_turns": 5, "add_entry": 2, "add_tombstone": 0, "delete_entry": 1, "log_event": 1, "withdraw_turn": 1,

@@ -20,9 +20,9 @@ from .socket_timeouts import TimedConnection
 
 # Of a statement in its form for a cluster.
 ON_CLUSTER = "_citus"
-# What Citus does not plan: the past of a fact in several themes, which `erase` asks for theme by theme, and what
-# processes of release 2.0.0, which cannot use a cluster, leave under the accounts of persons.
-REFUSED_ON_CLUSTER = {"versions_of_fact", "delete_repeated_turns"}
+# What Citus does not plan: it is for what processes of release 2.0.0, which cannot use a cluster, leave under the
+# accounts of persons.
+REFUSED_ON_CLUSTER = {"delete_repeated_turns"}
 # What the trigger of the history reads on a node; see schema/citus.sql.
 _NOTE = "hermes_pgvector.change"
 # Has Citus pass the settings of a transaction on to the nodes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,7 +14,6 @@ from ...errors import Refused, SettingsError
 from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
-from ..connection.distributed import is_distributed
 from ..queries import KINDS, QUERIES, Kind
 from ..schema.preflight import ADMINISTRATOR
 from . import marks
@@ -90,18 +89,20 @@ class Row:
 
 def versions(connection: Connection, kind: Kind, number: int, themes: tuple[str, ...] | None) -> tuple[int, ...]:
     """The ids of an entry, turn or fact, with those of its earlier versions."""
-    name = {"entries": "versions_of_entry", "facts": "versions_of_fact"}.get(kind)
-    if name is None:
+    values = {"id": number, "themes": None if themes is None else list(themes)}
+    if kind == "entries":
+        row = connection.execute(QUERIES["versions_of_entry"], values).fetchone()
+        return tuple(sorted({number, *(row["ids"] if row else ())}))
+    if kind == "turns":
         return (number,)
-    asked: list[list[str] | None] = [None if themes is None else list(themes)]
-    if kind == "facts" and is_distributed(connection):
-        found = connection.execute(QUERIES["themes_of_fact"], {"id": number, "themes": asked[0]}).fetchall()
-        asked = [[row["theme"]] for row in found]
-    ids = {number}
-    for each in asked:
-        row = connection.execute(QUERIES[name], {"id": number, "themes": each}).fetchone()
-        ids.update(row["ids"] if row else ())
-    return tuple(sorted(ids))
+    rows = connection.execute(QUERIES["successors_of_fact"], values).fetchall()
+    superseded: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
+    for row in rows:
+        superseded[row["theme"], row["successor"]].append(row["id"])
+    chain = [(row["theme"], number) for row in rows if row["id"] == number]
+    for fact in chain:
+        chain += [(fact[0], earlier) for earlier in superseded.pop(fact, ())]
+    return tuple(sorted({number, *(earlier for _, earlier in chain)}))
 
 
 def count(connection: Connection, selection: Selection) -> list[Group]:
@@ -211,7 +212,8 @@ def delete(run: Run, selection: Selection) -> Iterator[Counter[str]]:
     """
     for _ in range(PASSES_MAX):
         found = False
-        for kind in selection.kinds:
+        # The history first: the earlier texts of each page of entries are looked for in what is left of it.
+        for kind in reversed(selection.kinds):
             row: Row | None = Row(kind, "", 0, "")
             while row is not None:
                 row, deleted = run(partial(_delete_page, selection=selection, after=row))
@@ -228,7 +230,7 @@ def delete(run: Run, selection: Selection) -> Iterator[Counter[str]]:
 def _delete_page(connection: Connection, selection: Selection, after: Row) -> tuple[Row | None, Counter[str]]:
     page, deleted = _page(connection, selection, after.kind, after), Counter[str]()
     for theme, rows in groupby(page, key=lambda row: row.theme):
-        deleted += _delete_rows(connection, after.kind, theme, list(rows))
+        deleted += _delete_rows(connection, after.kind, theme, list(rows), alone=not selection.whole)
     return page[-1] if page else None, deleted
 
 
@@ -236,22 +238,23 @@ def _delete_beside(connection: Connection, selection: Selection, name: str) -> C
     return +Counter({name: connection.execute(QUERIES[f"erase_{name}"], selection.parameters).rowcount})
 
 
-def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row]) -> Counter[str]:
+def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row], *, alone: bool) -> Counter[str]:
+    """Delete a page of rows; `alone`, with what other tables have of it, which otherwise goes with the theme."""
     values = {"theme": theme, "source": theme, "ids": [row.id for row in page], "texts": [row.text for row in page]}
     deleted = Counter[str]()
     if kind == "history":
         deleted["history"] = connection.execute(QUERIES["erase_history_rows"], values).rowcount
     else:
         deleted["pieces"] = connection.execute(QUERIES[f"erase_pieces_{kind}"], values).rowcount
-        if kind == "entries":
+        if kind == "entries" and alone:
             deleted["history"] = connection.execute(QUERIES["erase_past"], values).rowcount
-        if kind == "facts":
+        if kind == "facts" and alone:
             connection.execute(QUERIES["detach_erased_facts"], values)
         deleted[kind] = connection.execute(QUERIES[f"delete_moved_{kind}"], values).rowcount
         if kind == "entries":
             # A trigger has noted the deletions.
             connection.execute(QUERIES["erase_past"], values)
-    for name in ("tombstones", "withdrawals", "pruned", *(("edges",) if kind == "turns" else ())):
+    for name in ("tombstones", "withdrawals", "pruned", *(("edges",) if kind == "turns" else ())) if alone else ():
         deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
     entry_homes.forget(connection, [theme], [row.text for row in page])
     return +deleted
@@ -274,6 +277,9 @@ def _page(
 ) -> list[Row]:
     values = {
         **selection.parameters, "limit": limit, "after_theme": after.theme if after else "",
-        "after_id": after.id if after else 0, "last_id": selection.last.get(kind, _BIGINT_MAX),
+        "after_id": after.id if after else 0,
+        # Without it an index is read from the start of the theme.
+        "id_min": after.id + 1 if after and len(selection.themes or ()) == 1 else -_BIGINT_MAX,
+        "last_id": selection.last.get(kind, _BIGINT_MAX),
     }  # fmt: skip
     return [Row(kind, **row) for row in connection.execute(QUERIES[f"erasable_{kind}"], values)]
