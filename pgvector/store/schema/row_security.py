@@ -119,16 +119,20 @@ _FLAWS: LiteralString = """
         WHERE c.oid = 'conversations'::regclass AND has_schema_privilege(n.oid, 'CREATE')
           AND NOT pg_has_role(c.relowner, 'MEMBER')
         UNION
-        SELECT format('table %s has no policy that is enabled and forced', name)
+        SELECT 'tables without a policy that is enabled and forced: '
+               || string_agg(name::text, ', ' ORDER BY name::text)
         FROM memory_themed_tables() JOIN pg_class c ON c.oid = name
         WHERE NOT (c.relrowsecurity AND c.relforcerowsecurity) OR NOT EXISTS (
           SELECT FROM pg_policy p
           WHERE p.polrelid = c.oid AND p.polname = 'memory_themes' AND p.polcmd = '*' AND p.polroles = '{0}')
+        HAVING count(*) > 0
         UNION
-        SELECT format('table %s has a policy of others: %s', name, p.polname)
+        SELECT format('tables with a policy of others, %s: %s', p.polname,
+                      string_agg(name::text, ', ' ORDER BY name::text))
         FROM memory_themed_tables() JOIN pg_class c ON c.oid = name JOIN pg_policy p ON p.polrelid = c.oid
         WHERE p.polpermissive AND p.polname <> 'memory_themes'
           AND NOT (p.polname = 'memory_owner' AND p.polroles = ARRAY[c.relowner])
+        GROUP BY p.polname
         ORDER BY 1)"""
 _READABLE: LiteralString = """
     SELECT coalesce(array_agg(name::text ORDER BY name::text), '{}')
