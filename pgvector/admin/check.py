@@ -18,6 +18,13 @@ class Check:
     remedy: str = ""
 
 
+def failed(name: str, problem: str) -> Check:
+    """A check that could not be made. The problem may end with the command of an administrator that mends it."""
+    found, _, command = problem.partition("; run: ")
+    remedy = f"{command}; if that changes nothing, restore from a dump what is not there"
+    return Check(name, "problem", found, remedy if command else "run doctor again")
+
+
 def in_psql(*statements: str) -> str:
     """A remedy for an administrator: statements that can be pasted into psql, each on its own."""
     return f"as an administrator, in psql: {'; '.join(statements)};"

@@ -158,4 +158,6 @@ def apply_missing(
             dimensions = vector_length(settings)
         if dimensions is not None:
             console.say(f"vectors get {dimensions} dimensions, as the embedder of this home makes them")
-    return migrations.migrate(dsn, runtime_role=role, narrow=narrow, dimensions=dimensions, progress=console.say)
+    applied = migrations.migrate(dsn, runtime_role=role, narrow=narrow, dimensions=dimensions, progress=console.say)
+    migrations.check_tables(dsn)
+    return applied

@@ -308,6 +308,20 @@ def test_nothing_is_wrong_where_nothing_is(scene: Scene) -> None:
     assert scene.bad() == {}
 
 
+def test_a_table_that_a_restore_has_left_out_is_named_by_doctor_and_by_its_remedy(scene: Scene) -> None:
+    scene.sql("alter table facts rename to lost")
+    found = scene.bad()
+    assert set(found) == {"rows", "statements"}
+    for (check,) in found.values():
+        assert check["found"] == 'the memory is not whole: relation "facts" does not exist'
+        assert "hermes-pgvector migrate" in check["remedy"]
+        assert check["remedy"].endswith("; if that changes nothing, restore from a dump what is not there")
+    refused = scene.command("migrate", "--dsn", scene.administrator, "--runtime-role", scene.role)
+    assert (refused.code, "has no table facts; restore it from a dump" in refused.err) == (1, True), refused
+    scene.sql("alter table lost rename to facts")
+    assert scene.bad() == {}
+
+
 @pytest.fixture
 def standby(server: Server) -> Iterator[str]:
     if server.bin is None:

@@ -22,7 +22,7 @@ from ...store.schema.preflight import (
 )
 from ...store.schema.verification import SchemaState
 from ...store.statistics import ServerInfo
-from ..check import Check, in_psql, place_of_setting, quoted
+from ..check import Check, failed, in_psql, place_of_setting, quoted
 from ..disk import disk
 from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
 from ..overview import EARLIER, Overview, quota_line
@@ -74,7 +74,7 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
 def _rows(found: Overview) -> Iterator[Check]:
     """Whether all rows have vectors, and the themes that are at their quota."""
     if found.totals is None:
-        yield Check("rows", "problem", found.problem, "run doctor again")
+        yield failed("rows", found.problem)
     elif found.totals.without_vector:
         missing = f"{found.rows}; {found.totals.without_vector:,} have no vector and are found by words only"
         remedy = "a running session embeds them; to embed them now: hermes-pgvector backfill"

@@ -17,7 +17,7 @@ from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements,
 from ...store.schema import row_security
 from ...store.schema.preflight import migrate_command
 from ...store.schema.verification import LATEST, SchemaState
-from ..check import Check, in_psql, place_of_setting, quoted
+from ..check import Check, failed, in_psql, place_of_setting, quoted
 from ..console import counted
 from ..database import running, wait_ready
 from ..round_trip import round_trip
@@ -47,7 +47,7 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
             except Locked as error:
                 planned = list(locks(error.holders))
     except PgvectorError as error:
-        yield Check("statements", "problem", str(error), "run doctor again")
+        yield failed("statements", str(error))
         return
     finally:
         database.close()

@@ -87,6 +87,21 @@ def is_new(dsn: str) -> bool:
         return not _ledger(connection)
 
 
+def check_tables(dsn: str) -> None:
+    """Raise SchemaNotApplied for tables that are not there after `migrate`, as where a dump was restored in part.
+
+    Raises as `migration_files` and `admin_connection` do, too.
+    """
+    with admin_connection(dsn) as connection:
+        names = [name for migration in migration_files() for name in _CREATED_TABLE.findall(migration.text)]
+        (lost,) = fetch(connection, _LOST, [names])
+        if lost:
+            raise SchemaNotApplied(
+                f"all migrations are applied, but database {connection.info.dbname!r} has no table {lost}; restore it "
+                "from a dump, with its indexes and rights, then run migrate again"
+            )
+
+
 def migrate(
     dsn: str,
     *,
@@ -233,6 +248,8 @@ _FOUND: LiteralString = """
       AND NOT (relname = ANY (%(earlier)s)
                AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = pg_class.oid AND NOT attisdropped
                              AND attname IN ('agent_identity', 'parent_identity')))"""
+_LOST: LiteralString = """
+    SELECT string_agg(name, ', ' ORDER BY name) FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NULL"""
 # What may contain a semicolon, or is one.
 _TOKEN = re.compile(r"\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|;", re.DOTALL)
 _COMMENTS = re.compile(r"\A(\s*--[^\n]*(\n|\Z))+")
