@@ -122,11 +122,12 @@ class Conversation:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
             unheard = self._home.unheard(theme, session, record.earlier, record.late)
-        late = [question, *corrections] if off is None else corrections  # One host tells those with a picture only now.
+        unrecorded = off is None and off_record.unrecorded(question)  # One host tells those with a picture only now.
+        late = [question, *corrections] if unrecorded else corrections
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
             self._home.switch_late(self._marks(theme), switched)
-        asked_off = off_record.unrecorded(question) or self._is_off(theme) if off is None else off
-        off = asked_off or any(map(off_record.silences, [*corrections, *unheard]))
+        off = (unrecorded or self._is_off(theme)) if off is None else off
+        off = off or any(map(off_record.silences, [*corrections, *unheard]))
         for event in () if off else attribution.events(record.saved, saves, **self._origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
@@ -155,8 +156,7 @@ class Conversation:
     def _take_back_retried(self, theme: str, session: str, question: str, record: TurnRecord) -> None:
         """Withdraw the turn before this one, when its question is asked again in its place. Others need not wait."""
         last = self._home.last_turn(theme, session)
-        # Clients of the API may send each question without the turns before it.
-        if last is None or self.identity.platform == "api_server":
+        if last is None or self.identity.platform == "api_server":  # Its clients may send each question alone.
             return
         if withdrawal.is_asked_again(last, question, record.before, self._judge):
             withdrawn = Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session))

@@ -268,7 +268,7 @@ _SHAPES = (
 def masked(text: str) -> str:
     """The text with `[masked: KIND]` in place of each secret."""
     # Most texts have no long word that is not only letters, which every secret has, or is beside.
-    if not any(len(word) > 7 and not word[:-1].isalpha() for word in text.split()):
+    if all(word[:-1].isalpha() for word in text.split() if len(word) > 7):
         return text
     lowered = text.lower()
     for shape in _SHAPES:
