@@ -313,7 +313,7 @@ def test_a_table_that_a_restore_has_left_out_is_named_by_doctor_and_by_its_remed
     found = scene.bad()
     assert set(found) == {"rows", "statements"}
     for (check,) in found.values():
-        assert check["found"] == 'the memory is not whole: relation "facts" does not exist'
+        assert check["found"] == 'the database lacks a part of the memory: relation "facts" does not exist'
         assert "hermes-pgvector migrate" in check["remedy"]
         assert check["remedy"].endswith("; if that changes nothing, restore from a dump what is not there")
     refused = scene.command("migrate", "--dsn", scene.administrator, "--runtime-role", scene.role)

@@ -33,7 +33,9 @@ def wrap_errors() -> Iterator[None]:
     try:
         yield
     except _SCHEMA_MISSING as error:
-        raise SchemaNotApplied(f"the memory is not whole: {_object_of(error)}; run: {migrate_command()}") from None
+        raise SchemaNotApplied(
+            f"the database lacks a part of the memory: {_object_of(error)}; run: {migrate_command()}"
+        ) from None
     except psycopg.errors.InsufficientPrivilege as error:
         if error.diag.source_function == _OF_ROW_SECURITY:
             raise BadEvent("the grants of this login do not hold the theme; see: hermes-pgvector grants") from None

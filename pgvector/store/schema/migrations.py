@@ -67,13 +67,15 @@ def pending(connection: Connection) -> list[str]:
 def check_names(connection: Connection) -> None:
     """Raise SettingsError when another project has a table with the name of one that the missing migrations make.
 
-    Raises as `migration_files` does.
+    Raises as `migration_files` does, and SchemaNotApplied while a change of the model is unfinished.
     """
     made = {name: file.version for file in migration_files() for name in _CREATED_TABLE.findall(file.text)}
     schema, found = fetch(connection, _FOUND, {"names": list(made), "earlier": list(_EARLIER_TABLES)})
     # Read last: another migration may commit meanwhile.
     ledger = _ledger(connection)
     if taken := [name for name in found or () if made[name] not in ledger]:
+        if ledger:
+            _check_finished(connection)
         raise SettingsError(
             f"schema {schema!r} of database {connection.info.dbname!r} has tables of another project with names of the "
             f"memory: {', '.join(taken)}; use a database or a schema of its own (ALTER ROLE ... SET search_path), or "
