@@ -136,10 +136,8 @@ def migrate(
         check_direct(connection, dsn)
         check_names(connection)
         check_server(connection)
-        if runtime_role and not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [runtime_role]):
-            raise SettingsError(
-                f"runtime role {runtime_role!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN"
-            )
+        if runtime_role:
+            _check_role(connection, runtime_role)
         connection.add_notice_handler(report)
         set_timeouts(connection)
         if dimensions is not None:
@@ -150,6 +148,11 @@ def migrate(
             rights.ensure(connection, runtime_role, narrow=narrow)
             progress(f"role {runtime_role} may read and write the memory")
     return applied
+
+
+def _check_role(connection: Connection, name: str) -> None:
+    if not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [name]):
+        raise SettingsError(f"runtime role {name!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN")
 
 
 def migration_files(folder: Path | None = None) -> list[Migration]:
