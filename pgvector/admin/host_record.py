@@ -65,15 +65,19 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
 
 
 def turns_of(
-    messages: list[dict[str, Any]], judge: Callable[[str, str], Verdict]
+    messages: list[dict[str, Any]], judge: Callable[[str, str], Verdict], *, shared: bool = False
 ) -> Iterator[tuple[datetime, tuple[str, str], tuple[str, str]]]:
-    """The turns of a session that were said on the record: when each ended, its sides, and what is stored of them."""
+    """The turns of a session that were said on the record: when each ended, its sides, and what is stored of them.
+
+    In a session that several people share, a message that redirected a turn may be by another one, and is left out.
+    """
     times: dict[tuple[str, str], float] = {}
     questions: dict[tuple[str, str], str] = {}
     for turn in _split(messages):
         for pair in exchanges(turn):
             times[pair] = max(float(message["written"]) for message in turn)
-            questions[pair] = CORRECTED.join([pair[0], *chain.from_iterable(map(_redirected, turn))])
+            said = () if shared else chain.from_iterable(map(_redirected, turn))
+            questions[pair] = CORRECTED.join([pair[0], *said])
     scrub = scrubber()
     for pair in off_record.recorded(messages):
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1])).sides

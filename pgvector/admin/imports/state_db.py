@@ -103,7 +103,8 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if not recorded:
         job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
     messages = [message for message in recorded if not message["taken_back"]]
-    judged = list(turns_of(messages, partial(job.capture.turn, source=source)))
+    judge = partial(job.capture.turn, source=source)
+    judged = list(turns_of(messages, judge, shared=not identity.has_one_author))
     ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
     ended = SessionEnded(
         theme=theme, home=job.home.known_id, session_id=session_id, ancestors=ancestors,

@@ -186,6 +186,22 @@ def test_a_turn_that_a_person_redirected_is_the_one_that_the_host_handed_over(
     assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *(redirected if kept else [])]
 
 
+def test_a_turn_that_was_redirected_in_a_room_is_imported_without_what_another_person_may_have_said(
+    bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", "a long random text")
+    said, key = "And of its arches.", "agent:main:telegram:group:-1"
+    record.say("s1", 1, source="telegram", chat_type="group", chat_id="-1", session_key=key)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set id = 3 where role = 'assistant'")
+        host.execute(
+            "insert into messages (id, session_id, role, content, api_content, timestamp) "
+            "values (2, 's1', 'user', ?, ?, ?)", (said, f"{REDIRECTING}\nIt was\n\n{said}", SAID_AT.timestamp()),
+        )  # fmt: skip
+    assert bring().code == 0
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1)]
+
+
 def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
