@@ -12,7 +12,7 @@ from typing import Any
 
 from ..files import LastingMarks, mark_name
 from ..hosts.environment import scrubber
-from ..hosts.runtime_messages import CORRECTED, REDIRECTING, corrections, is_within_turn
+from ..hosts.runtime_messages import CORRECTED, corrections, is_within_turn
 from ..hosts.transcript import exchanges, text_of
 from ..session import off_record
 from ..session.capture import Verdict
@@ -65,31 +65,33 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
 
 
 def turns_of(
-    messages: list[dict[str, Any]], judge: Callable[[str, str], Verdict], *, shared: bool = False
+    messages: list[dict[str, Any]], judge: Callable[..., Verdict], *, shared: bool = False
 ) -> Iterator[tuple[datetime, tuple[str, str], tuple[str, str]]]:
     """The turns of a session that were said on the record: when each ended, its sides, and what is stored of them.
 
-    In a session that several people share, a message that redirected a turn may be by another one, and is left out.
+    `judge` is `Capture.turn` of a source.
+    In a session that several people share, a message that corrected a turn may be by another one, and is left out.
     """
     times: dict[tuple[str, str], float] = {}
     questions: dict[tuple[str, str], str] = {}
     for turn in _split(messages):
         for pair in exchanges(turn):
             times[pair] = max(float(message["written"]) for message in turn)
-            said = () if shared else chain.from_iterable(map(_redirected, turn))
-            questions[pair] = CORRECTED.join([pair[0], *said])
-    scrub = scrubber()
-    for pair in off_record.recorded(messages):
-        texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1])).sides
+            said = () if shared else chain.from_iterable(map(_corrections, turn))
+            # A question without an answer is stored as it was asked.
+            questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
+    scrub, recorded = scrubber(), off_record.recorded(messages)
+    for place, pair in enumerate(recorded, 1):
+        continued = not pair[1] and place < len(recorded)
+        texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides
         if any(texts) and pair in times:
             yield datetime.fromtimestamp(times[pair], UTC), pair, texts
 
 
-def _redirected(message: Mapping[str, Any]) -> list[str]:
-    """What a person said in a message by which one host had the turn go on; it hands it over with the question."""
-    sent = message["api_content"]
-    redirects = message["role"] == "user" and isinstance(sent, str) and sent.startswith(REDIRECTING)
-    return corrections(message, text_of(message["content"])) if redirects else []
+def _corrections(message: Mapping[str, Any]) -> list[str]:
+    """What a person said to correct a turn, in a message of its own: the result of a tool may have it from anybody."""
+    said = corrections(message, text_of(message["content"])) if message["role"] == "user" else []
+    return [text for text in said if not off_record.unrecorded(text)]
 
 
 def _split(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

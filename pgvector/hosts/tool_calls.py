@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import additions, runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
-from .transcript import exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
+from .transcript import MERGED, exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
 # So many messages are looked at for corrections that come late: behind the newest result of a tool, and in turns that
@@ -65,8 +65,10 @@ class TurnRecord:
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
     transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile,
     `earlier` those before the turn that may have come late, and `late` how many of all there are such ones now.
-    `answer` is as the host recorded it, which may add something to the one that it hands over, such as which files were
-    not written. `before` are the messages before the turn; None when there are none, or one was compressed meanwhile.
+    `steered` are those of them that are messages of their own, so that no result of a tool can forge them. `answer` is
+    as the host recorded it, which may add something to the one that it hands over, such as which files were not
+    written. `merged` are questions without an answer that stand before this one in its message. `before` are the
+    messages before the turn; None when there are none, or one was compressed meanwhile.
     """
 
     kind: str = ""
@@ -75,7 +77,9 @@ class TurnRecord:
     corrections: Sequence[str] = ()
     earlier: Sequence[str] = ()
     late: int = 0
+    steered: frozenset[str] = frozenset()
     answer: str = ""
+    merged: str = ""
     before: Sequence[Mapping[str, Any]] | None = None
 
     @property
@@ -89,17 +93,14 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     recent, question = messages[-MESSAGES_MAX:], runtime_messages.opening(str(question))
     start = _start(recent, question)
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
-    earlier, late = _late(recent, start)
+    earlier, late, steered = _late(recent, start)
     return TurnRecord(
-        kind=runtime_messages.recorded_kind(messages, question),
-        tools=_tools(turn, trusted),
-        saved=_saved_until(recent, start, trusted),
-        corrections=_corrections(turn),
-        earlier=earlier,
-        late=late,
-        answer=_answer(turn),
+        kind=runtime_messages.recorded_kind(messages, question), tools=_tools(turn, trusted),
+        saved=_saved_until(recent, start, trusted), corrections=_corrections(turn),
+        earlier=earlier, late=late, steered=steered, answer=_answer(turn),
+        merged=text_of(recent[start].get("content")).rpartition(f"{MERGED}{question}")[0] if recent else "",
         before=None if not messages or is_compressed(turn) else messages[: len(messages) - len(recent) + start],
-    )
+    )  # fmt: skip
 
 
 def _answer(turn: Sequence[Mapping[str, Any]]) -> str:
@@ -111,15 +112,16 @@ def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(chain.from_iterable(found))
 
 
-def _late(recent: Sequence[Mapping[str, Any]], start: int) -> tuple[list[str], int]:
+def _late(recent: Sequence[Mapping[str, Any]], start: int) -> tuple[list[str], int, frozenset[str]]:
     """The corrections in the LATE_MAX messages before the turn that begins there, and how many the newest have.
 
-    That of a turn which was interrupted then is heard late, too.
+    That of a turn which was interrupted then is heard late, too. Last come those of all in messages of their own.
     """
     places = range(max(0, start - LATE_MAX), len(recent))
     found = [(place, said) for place in places for said in _corrections(recent[place : place + 1])]
     earlier = [said for place, said in found if place < start]
-    return earlier, sum(place >= len(recent) - LATE_MAX for place, _ in found)
+    steered = frozenset(said for place, said in found if recent[place].get("role") == "user")
+    return earlier, sum(place >= len(recent) - LATE_MAX for place, _ in found), steered
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -194,9 +196,12 @@ def _start(recent: Sequence[Mapping[str, Any]], question: str | None = None) -> 
 
 
 def _asks(message: Mapping[str, Any], question: str) -> bool:
-    """Whether a message is this question. Hosts hand it over without the skill that their transcript has with it."""
+    """Whether a message is this question. Hosts hand it over without the skill that their transcript has with it.
+
+    One host merges it with one before it that has no answer.
+    """
     text = text_of(message.get("content"))
-    return text == question or additions.written(text) == question.strip()
+    return text == question or text.endswith(f"{MERGED}{question}") or additions.written(text) == question.strip()
 
 
 def _end(recent: Sequence[Mapping[str, Any]], start: int) -> int:

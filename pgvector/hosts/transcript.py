@@ -19,6 +19,8 @@ FAILED = frozenset({
 # A summary may stand behind the first of the messages that a compression keeps, in one message with it.
 _KEPT = r"\[PRIOR CONTEXT[^\]\n]*\]\n(?P<kept>.*?)\n\n\[END OF PRIOR CONTEXT"
 SUMMARY = re.compile(rf"\s*(\[\d+ images?\] )?(\[CONTEXT (COMPACTION|SUMMARY\])|{_KEPT})", re.DOTALL)
+# What stands between messages that a host merges.
+MERGED = "\n\n"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 IMAGE_PARTS = frozenset({"image_url", "input_image"})
 # Why the messages end that an answer consists of; `length`: the rest follows, or never came.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from ..errors import BadArgument
 from ..hosts.tool_calls import Saving
-from ..model import Attributed
+from ..model import Add, Attributed, Remove, Replace
 from . import off_record
 from .state import Save
 
@@ -35,6 +37,26 @@ def events(
         for (named, tools), ids in found.items()
         if ids
     ]
+
+
+def changed(
+    action: str, target: str, content: str, metadata: Mapping[str, Any], origin: Mapping[str, Any]
+) -> Add | Replace | Remove:
+    """The event of a change of the built-in memory. Raises BadArgument for an unknown action."""
+    kept = {name: value for name, value in metadata.items() if name not in ("previous_content", "old_text")}
+    common: dict[str, Any] = {**origin, "target": target, "metadata": kept}
+    old: dict[str, Any] = {
+        "previous": str(metadata.get("previous_content") or ""),
+        "old_text": str(metadata.get("old_text") or ""),
+    }
+    match action:
+        case "add":
+            return Add(content=content, **common)
+        case "replace":
+            return Replace(content=content, **old, **common)
+        case "remove":
+            return Remove(**old, **common)
+    raise BadArgument(f"memory action {action[:20]!r} is unknown; known are add, replace, remove")
 
 
 def _matching(saving: Saving, saves: Sequence[Save]) -> list[str]:

@@ -58,25 +58,30 @@ class Capture:
         *,
         context: str = PERSON,
         kind: str = "",
+        continued: bool = False,
     ) -> Verdict:
-        """What is stored of a turn on the record. `kind` is that of a message which the host recorded as its own."""
+        """What is stored of a turn on the record. `kind` is that of a message which the host recorded as its own.
+
+        A question that is `continued` has no answer, because the next one came before it: it may be short.
+        """
         whole = self._why_no_turn(user, context, kind)
         if whole:
             return Verdict(reasons={"user": whole, "assistant": whole})
-        return self._sides(written(_said(user)), _said(assistant), source, most=False)
+        min_chars = 1 if continued else self._settings.turn_min_chars
+        return self._sides(written(_said(user)), _said(assistant), source, min_chars)
 
     def possible(self, user: str, assistant: str, source: Source) -> Verdict:
         """What may have been stored of a turn that is in the host's record, whoever wrote it."""
-        return self._sides(written(_said(user)), _said(assistant), source, most=True)
+        return self._sides(written(_said(user)), _said(assistant), source, min_chars=1, most=True)
 
-    def _sides(self, user: str, assistant: str, source: Source, *, most: bool) -> Verdict:
+    def _sides(self, user: str, assistant: str, source: Source, min_chars: int, *, most: bool = False) -> Verdict:
         rulings = self._rulings(user, assistant, source, most=most)
         reasons = {side: str(ruling) for side, ruling in rulings.items() if ruling.action != "turns"}
         left = (
             "" if "user" in reasons else self.masked(user),
             "" if "assistant" in reasons else self.masked(assistant),
         )
-        stored = worth_storing(*left, self._settings.turn_min_chars)
+        stored = worth_storing(*left, min_chars)
         for side, before, after in zip(SIDES, left, stored, strict=True):
             if side not in reasons and not after:
                 short = f"the turn is shorter than turn_min_chars, {self._settings.turn_min_chars}"

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ..errors import BadArgument
 from ..files import mark_name
 from ..hosts import state_db
-from ..hosts.environment import author_now, recorded_answer, running
+from ..hosts.environment import author_now, recorded_answer, running, scrubber
 from ..hosts.runtime_messages import opening
 from ..hosts.tool_calls import TurnRecord, plain_id, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed, text_of
-from ..model import Add, Caller, Delegated, Remove, Replace, SessionEnded, TurnTaken, Withdrawn, now
+from ..model import Caller, Delegated, SessionEnded, TurnTaken, Withdrawn, now
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
+from .interrupted import interrupted, with_corrections
 from .outages import Notice
 from .state import EVENT_TURNS_MAX, Lineage, Taken, Turn, Turns
 from .themes import Identity, allowed
+from .withdrawal import Pair
 
 NOT_RECORDED = TurnRecord()
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
@@ -38,8 +40,7 @@ class Conversation:
         self.identity, self.session_id = home.located(identity, given_folder, session_id), session_id
         self._given_folder = given_folder
         self._home, self._settings, self._agent_context = home, home.settings, agent_context
-        self._lineage = Lineage()
-        self._turns = Turns()
+        self._lineage, self._turns = Lineage(), Turns()
 
     @property
     def primary(self) -> bool:
@@ -108,7 +109,8 @@ class Conversation:
         off = off_record.unrecorded(message) or self._is_off(theme)
         author_id = author_id or author_now(self.identity.user_id, self.identity.only_author)
         with self._home.turn_lock:
-            self._turns.open(Turn(str(message), author_id, off_record=off, began=began))
+            turn = Turn(str(message), author_id, off_record=off, began=began)
+            self._turns.open(turn, self._home.note_opened(theme, self.session_id, turn))
         return theme
 
     def take_turn(
@@ -117,7 +119,8 @@ class Conversation:
         """Store a turn that is to be kept and is not stored by a replay."""
         theme, session, question, turns = self._theme(), session_id or self.session_id, opening(str(user)), self._turns
         answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
-        self._take_back_retried(theme, session, question, record)
+        last = self._home.last_turn(theme, session)
+        self._retract_last(theme, session, question, record, last)
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
@@ -136,26 +139,37 @@ class Conversation:
         if off:
             turns.in_doubt.append((question, answer))
             return
-        whole = user if self.identity.has_one_author else question  # In a shared room, others may have corrected it.
-        said, answered = self._judge(whole, answer, speaker or "", record.kind)
-        made_with = {"tools": list(record.tools)} if record.tools else {}
+        whole = with_corrections(str(user), unheard, record) if self.identity.has_one_author else question
+        said, answered = self._judge(whole, answer, speaker or "", kind=record.kind)
         with self._home.turn_lock:
+            self._store_interrupted(theme, session, record, last)
             self._home.note_turn(theme, session, Taken(question, (said, answered), record.place))
             turns.current.is_taken = turns.current.is_taken or not turns.current.is_open
             if turns.current.replayed == (session, answered):
                 turns.current.replayed = None
             elif said or answered:
-                taken = TurnTaken(
-                    user=said, assistant=answered, parent_session_id=self._lineage.parent,
-                    metadata=self._home.author_in(theme, self.identity, speaker) | made_with,
-                    **self._origin(theme, session_id),
-                )  # fmt: skip
+                taken = self._taken(theme, session, (said, answered), speaker, record.tools)
                 if not self._home.accept(taken):
                     turns.refused.append(question)
 
-    def _take_back_retried(self, theme: str, session: str, question: str, record: TurnRecord) -> None:
+    def _store_interrupted(self, theme: str, session: str, record: TurnRecord, last: Taken | None) -> None:
+        """Store the turns before this one that are never handed over, as the transcript has them."""
+        known = {*self._turns.withdrawn, *([last.sides] if last else [])}
+        for turn, answer, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
+            sides = self._judge(
+                scrubber()(turn.question), recorded_answer(answer), turn.author_id, continued=not answer
+            )
+            if any(sides) and sides not in known and not turn.off_record:
+                taken = self._taken(theme, session, sides, turn.author_id, tools)
+                self._home.accept(replace(taken, at=turn.began))
+
+    def _taken(self, theme: str, session: str, sides: Pair, author: str | None, tools: Sequence[str]) -> TurnTaken:
+        metadata = self._home.author_in(theme, self.identity, author) | ({"tools": list(tools)} if tools else {})
+        parent, origin = self._lineage.parent, self._origin(theme, session)
+        return TurnTaken(user=sides[0], assistant=sides[1], parent_session_id=parent, metadata=metadata, **origin)
+
+    def _retract_last(self, theme: str, session: str, question: str, record: TurnRecord, last: Taken | None) -> None:
         """Withdraw the turn before this one, when its question is asked again in its place. Others need not wait."""
-        last = self._home.last_turn(theme, session)
         if last is None or self.identity.platform == "api_server":  # Its clients may send each question alone.
             return
         if withdrawal.is_asked_again(last, question, record.before, self._judge):
@@ -238,30 +252,18 @@ class Conversation:
             self._turns.withdrawn_question = self._turns.current.question
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}
         # The turns of a session that the host has deleted cannot be counted.
-        continued = tuple(session for session, found in before.items() if found)
-        turns = withdrawal.withdrawn_turns(messages, keep, off=off)
-        sessions = [*(before[session] for session in continued), messages]
-        standing, origin = withdrawal.remaining(turns, sessions, keep), self._origin(theme, session)
-        self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=continued, **origin))
+        continued = {session: found for session, found in before.items() if found}
+        turns, origin = withdrawal.withdrawn_turns(messages, keep, off=off), self._origin(theme, session)
+        standing = withdrawal.remaining(turns, [*continued.values(), messages], keep)
+        self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=tuple(continued), **origin))
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""
         theme, save = self._theme(), attribution.save_id()
         known = {**metadata, "saves": [save], **({} if self.primary else {"context": self._agent_context})}
         self._turns.current.note_save(plain_id(str(known.get("tool_call_id") or "")), save)
-        previous, old_text = (str(known.pop(name, "") or "") for name in ("previous_content", "old_text"))
-        old: dict[str, Any] = {"previous": previous, "old_text": old_text}
-        common = {**self._origin(theme, str(known.get("session_id") or "")), "target": target, "metadata": known}
-        event: Add | Replace | Remove
-        match action:
-            case "add":
-                event = Add(content=content or "", **common)
-            case "replace":
-                event = Replace(content=content or "", **old, **common)
-            case "remove":
-                event = Remove(**old, **common)
-            case _:
-                raise BadArgument(f"memory action {action[:20]!r} is unknown; known are add, replace, remove")
+        origin = self._origin(theme, str(known.get("session_id") or ""))
+        event = attribution.changed(action, target, content or "", known, origin)
         why_not = self._home.capture.why_no_entry(content or "", self.identity.source(self._speaker()))
         self._home.change_entry(event, stored=not (why_not or self._is_off(theme) or self._is_aside))
 
@@ -283,10 +285,10 @@ class Conversation:
     def _stores_turns(self) -> bool:
         return self._settings.sync_turns and self._agent_context in self._settings.write_contexts
 
-    def _judge(self, user: Any, assistant: Any, author_id: str = "", kind: str = "") -> tuple[str, str]:
+    def _judge(self, user: Any, assistant: Any, author_id: str = "", **how: Any) -> Pair:
         """The sides of a turn on the record that are stored, the others empty."""
         source = self.identity.source(author_id)
-        return self._home.capture.turn(user, assistant, source, context=self._agent_context, kind=kind).sides
+        return self._home.capture.turn(user, assistant, source, context=self._agent_context, **how).sides
 
     def _may_be_stored(self, user: str, assistant: str) -> tuple[str, str]:
         """The sides of a recorded turn that may have been stored, the others empty."""

@@ -26,7 +26,7 @@ from .chats import Chat
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
-from .state import ANCESTORS_MAX, Lineage, Taken
+from .state import ANCESTORS_MAX, Lineage, Taken, Turn
 from .themes import ROOM, Identity, author_of, keyed, templated_theme, theme_of
 
 log = logging.getLogger("hermes.pgvector")
@@ -37,6 +37,8 @@ LATE_SWITCHES_MAX = 1000
 CORRECTED_MAX = 10_000
 # The length of all texts that are kept to see that a question is asked again.
 LAST_TURNS_CHARS_MAX = 4_000_000
+# The same of turns that began, and how many of a session.
+OPENED_CHARS_MAX, OPENED_MAX = 4_000_000, 20
 
 
 class HomeContext:
@@ -66,6 +68,7 @@ class HomeContext:
         self._late_switches: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
         self._corrections: LRUCache[tuple[str, str], int] = LRUCache(CORRECTED_MAX)
         self._last_turns: LRUCache[tuple[str, str], Taken] = LRUCache(LAST_TURNS_CHARS_MAX, getsizeof=Taken.chars)
+        self._opened: LRUCache[tuple[str, str], Sequence[Turn]] = LRUCache(OPENED_CHARS_MAX, getsizeof=_chars)
         self._warned = False
         self.turn_lock = threading.Lock()
         self.outages = Outages(state / "outages", settings.outage_after_s)
@@ -150,6 +153,17 @@ class HomeContext:
         self._corrections[theme, session_id] = late
         return earlier[known:]
 
+    def note_opened(self, theme: str, session_id: str, turn: Turn) -> Sequence[Turn]:
+        """Note that a turn began; returns those of the session that are still awaited. The caller holds `turn_lock`.
+
+        They are of the home, because a host that stops a turn may take the next message with another provider object.
+        """
+        noted = self._opened.pop((theme, session_id), ())
+        awaited = [turn for turn in noted if turn.is_open and turn.awaited][-OPENED_MAX:]
+        if _chars(opened := (*awaited, turn)) <= OPENED_CHARS_MAX:
+            self._opened[theme, session_id] = opened
+        return awaited
+
     def note_turn(self, theme: str, session_id: str, turn: Taken) -> None:
         """Note the last turn of a session. The caller holds `turn_lock`.
 
@@ -190,3 +204,8 @@ def sessions_off_record(state: Path) -> LastingMarks:
     """The marks of the sessions off the record, in the state folder of their home."""
     meaning = "that a session is off the record, or on it, and may store it"
     return LastingMarks(state / "off_record", OFF_RECORD_MAX, meaning)
+
+
+def _chars(turns: Sequence[Turn]) -> int:
+    # An empty question takes a place, too.
+    return sum(1 + len(turn.question) for turn in turns)

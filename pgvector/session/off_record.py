@@ -8,7 +8,7 @@ from typing import Any
 
 from ..hosts.additions import written
 from ..hosts.runtime_messages import SPEAKER
-from ..hosts.transcript import exchanges
+from ..hosts.transcript import MERGED, exchanges
 from ..text.cleaning import compatible
 from ..text.phrases import made_of, phrases
 
@@ -29,8 +29,8 @@ _WITHOUT_WIDTH = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _SENTENCE_END = re.compile(r"[.!?\n]+(?=\s|$)|[。！？…\n]+")
 _CLAUSE_END = re.compile(r"\s*(?:[:：,，、;；—–()\[\]\n]|\s[-~|]\s|\s[-=]>)\s*")
 _CLAUSES_MAX = 3
-# What stands between messages that a host merges, and how many of the last ones are looked at.
-MERGED, PARTS_MAX = "\n\n", 20
+# How many of the last messages that a host has merged are looked at.
+PARTS_MAX = 20
 # So much of a long message is looked at, at each end.
 _EDGE_CHARS = 300
 _SPEAKS_OF_ONESELF = re.compile(

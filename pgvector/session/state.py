@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
@@ -110,14 +111,17 @@ class Turns:
         self._pending: deque[Turn] = deque(maxlen=PENDING_MAX)
         # Questions of turns that the outbox refused.
         self.refused: deque[str] = deque(maxlen=PENDING_MAX)
+        # The turns before the one that was handed over last, which are never handed over.
+        self.passed: list[Turn] = []
         # Questions on the record whose turn was not handed over when the next one was opened: a replay contains a
         # partial answer.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
         # The last turns that may have been off the record: a replay contains them in order and shows which were not.
         self.in_doubt: deque[tuple[str, str]] = deque(maxlen=IN_DOUBT_MAX)
 
-    def open(self, turn: Turn) -> None:
-        """Begin a turn."""
+    def open(self, turn: Turn, awaited: Iterable[Turn] = ()) -> None:
+        """Begin a turn. `awaited` are those of its session before it that may still be handed over, also to others."""
+        self._pending.extend(other for other in awaited if other not in self._pending)
         before, self.current = self.current, turn
         # A replay leaves out what is off the record, and repeats a question that is asked again on the record.
         if before.is_open and before.question and not before.off_record:
@@ -158,7 +162,7 @@ class Turns:
 
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
-        question = self._opened_as(question)
+        question, self.passed = self._opened_as(question), []
         if question == self.current.question:
             self.current.is_open = False
         elif question in self._interrupted:
@@ -171,10 +175,14 @@ class Turns:
                 return True
             self.current.is_open = False
             return None
-        for turn in takewhile(lambda turn: turn is not asked[0], self._pending):
+        before = takewhile(lambda turn: turn is not asked[0], self._pending)
+        for turn in [turn for turn in before if turn.awaited]:
             turn.awaited = False
+            self.passed.append(turn)
         # A question that was asked on and off the record may be either: the one off the record stays for the next.
-        self._pending.remove(next((turn for turn in asked if not turn.off_record), asked[0]))
+        taken = next((turn for turn in asked if not turn.off_record), asked[0])
+        taken.is_open = False
+        self._pending.remove(taken)
         return any(turn.off_record for turn in asked)
 
     def _opened_as(self, question: str) -> str:

@@ -248,6 +248,8 @@ def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, A
         corrections=["rather today"],
         earlier=["rather now", "rather soon"],
         late=3,
+        # A page may end in such words.
+        steered=frozenset({"rather soon", "rather today"}),
         # An answer that begins and is corrected is replaced by the one that follows.
         answer="a",
         before=before,

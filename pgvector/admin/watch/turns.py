@@ -86,7 +86,7 @@ def _is_known(turn: Recorded, texts: set[tuple[str, bytes]], newest: Mapping[str
     return turn.session_id in newest and newest[turn.session_id] >= turn.at - NEAR
 
 
-def _turns(session_id: str, messages: list[dict[str, Any]], judge: Callable[[str, str], Verdict]) -> Iterator[Recorded]:
+def _turns(session_id: str, messages: list[dict[str, Any]], judge: Callable[..., Verdict]) -> Iterator[Recorded]:
     """The turns of a session that are to be stored and were said on the record."""
     for at, (_, answer), texts in turns_of(messages, judge):
         if answer:

@@ -163,7 +163,8 @@ def test_a_message_in_the_midst_of_a_turn_begins_none(
             values,
         )
     assert bring().code == 0
-    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *turn(2)]
+    corrected = f"{turn(2)[0]}\n\nUser correction during the turn: and hurry" if kind else turn(2)[0]
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), corrected, turn(2)[1]]
 
 
 @pytest.mark.parametrize(("said", "kept"), [("And of its arches.", True), ("off the record: my PIN is 1234", False)])
@@ -184,6 +185,24 @@ def test_a_turn_that_a_person_redirected_is_the_one_that_the_host_handed_over(
     assert bring().code == 0
     redirected = [f"{turn(2)[0]}\n\nUser correction during the turn: {said}", turn(2)[1]]
     assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *(redirected if kept else [])]
+
+
+def test_questions_that_were_interrupted_are_stored_though_they_are_short(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    record.say("s1", 1, 2)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set content = 'It is of oak.' where content = ?", (turn(1)[0],))
+        host.execute("delete from messages where content = ?", (turn(1)[1],))
+    assert (bring().code, bring().code) == (0, 0)
+    assert [content for _, _, content, _, _ in sql(database)] == ["It is of oak.", *turn(2)]
+    record.say("s2", 3)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set content = 'Just so.' where content = ?", (turn(3)[0],))
+        host.execute("delete from messages where content = ?", (turn(3)[1],))
+    # The last one may have an answer yet.
+    assert bring().code == 0
+    assert len(sql(database)) == 3
 
 
 def test_a_turn_that_was_redirected_in_a_room_is_imported_without_what_another_person_may_have_said(

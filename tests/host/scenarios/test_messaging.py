@@ -28,6 +28,7 @@ pytestmark = one_server
 
 ANN = Person("+491705551234", "8d1f6f2e-0c5b-4a7e-9f57-6a1d0f3c2b11", "Ann Aebischer")
 BEN = Person("+491709998877", "1b2c3d4e-aaaa-4bbb-8ccc-123456789abc", "Ben Brunner")
+CAT = Person("+491701110022", "2c3d4e5f-bbbb-4ccc-9ddd-23456789abcd", "Cat Casutt")
 GROUP = "c2lnbmFsLWdyb3VwLXRlc3Q="
 SAME = "Please note what I tell you about the door code of my house"
 THEMES = ("garden", "kitchen", "cellar")
@@ -169,16 +170,16 @@ def test_a_turn_that_was_taken_back_or_asked_again_in_a_messenger_is_withdrawn_w
     assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 4"]
 
 
-@pytest.mark.main_host("b")
-def test_a_message_that_interrupts_a_turn_is_stored_as_it_was_written(
+def test_a_message_that_interrupts_a_turn_is_stored_as_it_was_written_and_what_it_interrupts_is_not_lost(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
     """By default, one host corrects the turn with it, behind the ids of the chat; the other one begins another turn."""
     bronze, pin = "No, I meant the bell of bronze", "off the record: the PIN of the house with the bell is 4711"
+    stopped, instead = "Our bell is of 1840.", "Tell me of the clock of the house instead, please"
     ended = threading.Event()
 
     def script(request: Request) -> Reply:
-        if not any(said in request.user for said in (bronze, pin)):
+        if not any(said in request.user for said in (bronze, pin, instead)):
             ended.wait(ANSWER_S_MAX)
         return "The answer of which nothing has to be known."
 
@@ -189,10 +190,18 @@ def test_a_message_that_interrupts_a_turn_is_stored_as_it_was_written(
             messenger.send(person, question)
             wait_for(partial(is_asked, model, question))
             messenger.write(person, said, until="The answer")
+        messenger.send(CAT, stopped)
+        wait_for(partial(is_asked, model, stopped))
+        messenger.write(CAT, "/stop", until="")
+        messenger.write(CAT, instead, until="The answer")
         gateway.stop()
         ended.set()
-    assert sum(bronze in said for said in rows.said()) == 1
-    assert [words for words in ("message origin", "PIN of the house") if words in rows.text()] == []
+    assert [sum(words in said for said in rows.said()) for words in (bronze, "of Ann?", stopped, instead)] == [1] * 4
+    assert [words for words in ("message origin", "PIN of the house", "of Ben?") if words in rows.text()] == []
+    done = hermes.run(
+        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
+    )
+    assert json.loads(done.stdout)["rows"]["turn"]["new"] == 0
     assert leaks(hermes, rows) == []
     assert hermes.complaints() == []
 

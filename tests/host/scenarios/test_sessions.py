@@ -127,6 +127,30 @@ def test_off_the_record_in_a_correction_of_a_running_turn_holds(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("b")
+def test_a_correction_that_comes_while_a_tool_runs_is_stored_with_the_question(
+    make_hermes: Callable[..., Hermes], host: Host, model: ModelEndpoint, rows: Rows
+) -> None:
+    """The terminal of host A keeps the correction until the turn has ended, and has it as the next message."""
+    hermes = make_hermes({"agent": {"disabled_toolsets": [name for name in TOOLSETS_OFF if name != "terminal"]}})
+    with hermes.chat() as chat:
+        model.says(Call("terminal", {"command": "sleep 6"}), "It is Guadalupe Peak, with 8751 feet.")
+        asked = len(model.requests)
+        chat.command(TEXAS, settle=False)
+        wait_for(lambda: len(model.requests) > asked)
+        chat.command("/steer in feet, please", settle=False)
+        wait_for(lambda: "in feet, please" in json.dumps(model.requests[-1].messages))
+        chat.settle()
+        assert chat.leave() == 0
+    corrected = [f"{TEXAS}\n\nUser correction during the turn: in feet, please"]
+    assert questions(rows) == ([TEXAS, "in feet, please"] if host.name == "a" else corrected)
+    done = hermes.run(
+        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
+    )
+    assert json.loads(done.stdout)["rows"]["turn"]["new"] == 0
+    assert hermes.complaints() == []
+
+
 @with_and_without_row_security
 @pytest.mark.main_host("b")
 def test_a_theme_of_the_api_server_goes_off_the_record_for_itself(

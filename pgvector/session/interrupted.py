@@ -1,0 +1,61 @@
+"""What was said while a turn ran: turns that were interrupted, and corrections, as the transcript shows them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..hosts.runtime_messages import CORRECTED
+from ..hosts.tool_calls import LATE_MAX, TurnRecord, tools_by_answer
+from ..hosts.transcript import MERGED, exchanges
+from .off_record import unrecorded
+from .state import Turn
+
+
+class Interrupted(NamedTuple):
+    """A turn that was interrupted: its partial answer, and the tools by whose results it was made."""
+
+    turn: Turn
+    answer: str
+    tools: Sequence[str]
+
+
+def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[str] = ()) -> list[Interrupted]:
+    """Those of the turns that the transcript has right before the turn of a record, in order.
+
+    `passed` were opened before it and are never handed over. One host merges a question that has no answer with the
+    next one, in the same message.
+    """
+    if not passed or record.before is None:
+        return []
+    found, recent = list[Interrupted](), record.before[-LATE_MAX:]
+    pairs, tools = exchanges(recent), tools_by_answer(recent, trusted)
+    merged, answer = record.merged, ""
+    for turn in reversed(passed):
+        if not merged and pairs:
+            merged, answer = pairs.pop()
+        rest = _before(merged, turn.question)
+        if rest is None:
+            break
+        found.append(Interrupted(turn, answer, tools.get(answer, ())))
+        merged, answer = rest, ""
+    return found[::-1]
+
+
+def with_corrections(user: str, earlier: Sequence[str], record: TurnRecord) -> str:
+    """The text of a turn with what its person said to correct it: `earlier`, which came late, and in its messages.
+
+    Only what no result of a tool can forge counts, and nothing that the text has already. In a session that several
+    people share, it may be by another one.
+    """
+    said = (text for text in (*earlier, *record.corrections) if text in record.steered and text not in user)
+    return CORRECTED.join([user, *(text for text in said if not unrecorded(text))])
+
+
+def _before(merged: str, question: str) -> str | None:
+    """What is merged with a question, before it; None when the text does not end with the question."""
+    text, end = merged.strip(), question.strip()
+    if not end or not text.endswith(end):
+        return None
+    rest = text.removesuffix(end)
+    return rest.removesuffix(MERGED) if not rest or rest.endswith(MERGED) else None
