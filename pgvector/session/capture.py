@@ -72,7 +72,8 @@ class Capture:
 
     def possible(self, user: str, assistant: str, source: Source) -> Verdict:
         """What may have been stored of a turn that is in the host's record, whoever wrote it."""
-        return self._sides(written(_said(user)), _said(assistant), source, min_chars=1, most=True)
+        min_chars = self._settings.turn_min_chars if assistant else 1
+        return self._sides(written(_said(user)), _said(assistant), source, min_chars, most=True)
 
     def _sides(self, user: str, assistant: str, source: Source, min_chars: int, *, most: bool = False) -> Verdict:
         rulings = self._rulings(user, assistant, source, most=most)

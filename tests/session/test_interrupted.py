@@ -222,3 +222,21 @@ def test_the_answer_is_that_of_a_merged_question_and_not_of_the_same_words_befor
         one.open_turn(question)
     end_turn(one, messages, "Go on please")
     assert [content for role, content in stored(runtime, database) if role == "assistant"] == [ANSWER]
+
+
+def test_an_undone_turn_is_withdrawn_although_short_turns_have_the_same_answer(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    messages: Messages = []
+    first = "Mend the roof of the house, please, before winter."
+    for question in (first, "Go on.", "And have the old door painted green."):
+        one.open_turn(question)
+        messages += [user(question), says("Done.")]
+        one.take_turn(question, "Done.", record=read_turn(messages, question))
+        record.say("s", (question, "Done."))
+    record.undo("s")
+    one.take_back()
+    asked = [content for role, content in stored(runtime, database) if role == "user"]
+    assert asked == [first]
