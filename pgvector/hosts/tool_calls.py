@@ -95,7 +95,7 @@ def read_turn(messages: Sequence[Mapping[str, Any]], question: str, trusted: Seq
     turn = recent[_with_summary(recent, start) : _end(recent, start)]
     earlier, late, steered = _late(recent, start)
     return TurnRecord(
-        kind=runtime_messages.recorded_kind(messages, question), tools=_tools(turn, trusted),
+        kind=runtime_messages.recorded_kind(messages, question), tools=tools_of(turn, trusted),
         saved=_saved_until(recent, start, trusted), corrections=_corrections(turn),
         earlier=earlier, late=late, steered=steered, answer=_answer(turn),
         merged=text_of(recent[start].get("content")).rpartition(f"{MERGED}{question}")[0] if recent else "",
@@ -240,7 +240,8 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
         yield turn
 
 
-def _tools(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[str]:
+def tools_of(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[str]:
+    """The tools from outside whose results the messages of a turn have, and those that stand for texts by others."""
     used = _ToolUse(trusted)
     for message in turn:
         used.add(message)

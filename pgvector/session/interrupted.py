@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..hosts.runtime_messages import CORRECTED
-from ..hosts.tool_calls import LATE_MAX, TurnRecord, tools_by_answer
+from ..hosts.tool_calls import LATE_MAX, TurnRecord, tools_by_answer, tools_of
 from ..hosts.transcript import MERGED, exchanges
 from .off_record import unrecorded
 from .state import Turn
@@ -37,7 +37,9 @@ def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[st
         rest = _before(merged, turn.question)
         if rest is None:
             break
-        found.append(Interrupted(turn, answer, tools.get(answer, ())))
+        # Without an answer, a text by others may have come with the question.
+        made_with = tools.get(answer, ()) if answer else tools_of([{"role": "user", "content": turn.question}], trusted)
+        found.append(Interrupted(turn, answer, made_with))
         merged, answer = rest, ""
     return found[::-1]
 
@@ -45,10 +47,11 @@ def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[st
 def with_corrections(user: str, earlier: Sequence[str], record: TurnRecord) -> str:
     """The text of a turn with what its person said to correct it: `earlier`, which came late, and in its messages.
 
-    Only what no result of a tool can forge counts, and nothing that the text has already. In a session that several
-    people share, it may be by another one.
+    Only what no result of a tool can forge counts, and nothing that the host has put there already. In a session that
+    several people share, it may be by another one.
     """
-    said = (text for text in (*earlier, *record.corrections) if text in record.steered and text not in user)
+    known = user.partition(CORRECTED)[2]
+    said = (text for text in (*earlier, *record.corrections) if text in record.steered and text not in known)
     return CORRECTED.join([user, *(text for text in said if not unrecorded(text))])
 
 

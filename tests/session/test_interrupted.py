@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Endpoint
 
+from hermes_memory_pgvector.hosts.additions import ATTACHMENT
 from hermes_memory_pgvector.hosts.tool_calls import read_turn
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.interrupted import interrupted
+from hermes_memory_pgvector.session.interrupted import interrupted, with_corrections
 from hermes_memory_pgvector.session.state import Turn
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
@@ -222,6 +223,29 @@ def test_the_answer_is_that_of_a_merged_question_and_not_of_the_same_words_befor
         one.open_turn(question)
     end_turn(one, messages, "Go on please")
     assert [content for role, content in stored(runtime, database) if role == "assistant"] == [ANSWER]
+
+
+def test_a_question_with_a_text_by_others_says_so(start: Callable[..., Runtime], database: str) -> None:
+    """The gateway puts the text of a file into the message; recall must not take it for what its reader said."""
+    runtime = start()
+    one = talk(runtime)
+    sent = "[Content of letter.txt]:\nThe bell was sold to the abbot.\n\nWhat do they write of the bell?"
+    one.open_turn(sent)
+    one.open_turn(ROOF)
+    end_turn(one, [user(f"{sent}\n\n{ROOF}"), says(ANSWER)])
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        ((metadata,),) = connection.execute("select metadata from conversations where content like '%abbot%'")
+    assert metadata["tools"] == [ATTACHMENT]
+
+
+@pytest.mark.parametrize("by_host", [False, True])
+def test_a_correction_that_repeats_words_of_the_question_is_kept(by_host: bool) -> None:
+    asked = "Does the train go at eight or at nine?"
+    steer = {"display_kind": "steer", **user("[OUT-OF-BAND USER MESSAGE]\nat nine\n[/OUT-OF-BAND USER MESSAGE]")}
+    record = read_turn([user(asked), SEARCH, RESULT, steer, says(ANSWER)], asked)
+    whole = f"{asked}\n\nUser correction during the turn: at nine"
+    assert with_corrections(whole if by_host else asked, (), record) == whole
 
 
 def test_an_undone_turn_is_withdrawn_although_short_turns_have_the_same_answer(
