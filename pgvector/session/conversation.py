@@ -109,7 +109,7 @@ class Conversation:
         off = off_record.unrecorded(message) or self._is_off(theme)
         author_id = author_id or author_now(self.identity.user_id, self.identity.only_author)
         with self._home.turn_lock:
-            turn = Turn(str(message), author_id, off_record=off, began=began)
+            turn = Turn(str(message), author_id, theme, self.session_id, off_record=off, began=began)
             self._turns.open(turn, self._home.note_opened(theme, self.session_id, turn))
         return theme
 
@@ -124,6 +124,8 @@ class Conversation:
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
+            if turns.passed_as:
+                self._home.accept(withdrawal.of_one(turns.passed_as, **self._origin(theme, session)))
             unheard = self._home.unheard(theme, session, record.earlier, record.late)
         unrecorded = off is None and off_record.unrecorded(question)  # One host tells those with a picture only now.
         late = [question, *corrections] if unrecorded else corrections
@@ -156,16 +158,18 @@ class Conversation:
         """Store the turns before this one that are never handed over, as the transcript has them."""
         known = {*self._turns.withdrawn, *([last.sides] if last else [])}
         for turn, answer, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
-            sides = self._judge(
-                scrubber()(turn.question), recorded_answer(answer), turn.author_id, continued=not answer
-            )
-            if any(sides) and sides not in known and not turn.off_record:
-                taken = self._taken(theme, session, sides, turn.author_id, tools)
+            question, said = scrubber()(turn.question), recorded_answer(answer)
+            sides = self._judge(question, said, turn.author_id, continued=not answer)
+            if any(sides) and sides not in known and turn.theme == theme and not turn.off_record:
+                # A branch repeats the session before it.
+                said_in = turn.session_id if turn.session_id in self._lineage.ancestors else session
+                taken = self._taken(theme, said_in, sides, turn.author_id, tools)
+                turn.passed_as = sides
                 self._home.accept(replace(taken, at=turn.began))
 
     def _taken(self, theme: str, session: str, sides: Pair, author: str | None, tools: Sequence[str]) -> TurnTaken:
         metadata = self._home.author_in(theme, self.identity, author) | ({"tools": list(tools)} if tools else {})
-        parent, origin = self._lineage.parent, self._origin(theme, session)
+        parent, origin = self._lineage.parent_of(session), self._origin(theme, session)
         return TurnTaken(user=sides[0], assistant=sides[1], parent_session_id=parent, metadata=metadata, **origin)
 
     def _retract_last(self, theme: str, session: str, question: str, record: TurnRecord, last: Taken | None) -> None:
@@ -173,9 +177,8 @@ class Conversation:
         if last is None or self.identity.platform == "api_server":  # Its clients may send each question alone.
             return
         if withdrawal.is_asked_again(last, question, record.before, self._judge):
-            withdrawn = Withdrawn(at=now(), turns=(last.sides,), standing=(0,), **self._origin(theme, session))
             with self._home.turn_lock:
-                self._home.accept(withdrawn)
+                self._home.accept(withdrawal.of_one(last.sides, **self._origin(theme, session)))
                 if self._turns.current.replayed == (session, last.sides[1]):  # A replay took it for this turn's.
                     self._turns.current.replayed = None
 
@@ -224,12 +227,9 @@ class Conversation:
         ancestors = self._home.ancestors(self.session_id, self._lineage)
         with self._home.turn_lock:
             replay = SessionEnded(
-                turns=answered[-EVENT_TURNS_MAX:],
-                ancestors=ancestors,
-                parent_session_id=self._lineage.parent,
-                metadata={"tools": tools} if tools else {},
-                **self._origin(theme),
-            )
+                turns=answered[-EVENT_TURNS_MAX:], ancestors=ancestors, parent_session_id=self._lineage.parent,
+                metadata={"tools": tools} if tools else {}, **self._origin(theme),
+            )  # fmt: skip
             accepted = self._home.accept(replay)
             # After an interrupted question, the last pair that is left belongs to an older turn.
             if accepted and not self._turns.current.is_taken and turns[-1][1] and pairs[-1] == recorded[-1]:

@@ -37,8 +37,8 @@ LATE_SWITCHES_MAX = 1000
 CORRECTED_MAX = 10_000
 # The length of all texts that are kept to see that a question is asked again.
 LAST_TURNS_CHARS_MAX = 4_000_000
-# The same of turns that began, and how many of a session.
-OPENED_CHARS_MAX, OPENED_MAX = 4_000_000, 20
+# The same of turns that began, with so much for each besides its question, and how many of a session.
+OPENED_CHARS_MAX, OPENED_CHARS, OPENED_MAX = 4_000_000, 500, 20
 
 
 class HomeContext:
@@ -207,5 +207,4 @@ def sessions_off_record(state: Path) -> LastingMarks:
 
 
 def _chars(turns: Sequence[Turn]) -> int:
-    # An empty question takes a place, too.
-    return sum(1 + len(turn.question) for turn in turns)
+    return sum(OPENED_CHARS + len(turn.question) for turn in turns)

@@ -36,6 +36,11 @@ class Lineage:
         """The session before this one; empty when there is none."""
         return self.ancestors[-1] if self.ancestors else ""
 
+    def parent_of(self, session_id: str) -> str:
+        """The session before this one, or before the one of its ancestors with this id; empty when there is none."""
+        later = self.ancestors.index(session_id) if session_id in self.ancestors else len(self.ancestors)
+        return self.ancestors[later - 1] if later else ""
+
     def after(self, session_id: str, *, new: bool, reason: str) -> Lineage:
         """The lineage of the session that follows `session_id`. Unless it is `new`, it goes on with its transcript."""
         compressed = (*self.compressed, session_id)[-ANCESTORS_MAX:] if reason == "compression" else ()
@@ -54,6 +59,8 @@ class Turn:
 
     question: str = ""
     author_id: str = ""
+    theme: str = ""
+    session_id: str = ""
     off_record: bool = False
     is_open: bool = True
     # Whether what is kept of it was accepted, or a replay was found to have it.
@@ -62,6 +69,8 @@ class Turn:
     awaited: bool = True
     began: datetime = field(default_factory=now)
     replayed: tuple[str, str] | None = None
+    # What was stored of it when a later one was handed over; of two requests at once, it may only have been slower.
+    passed_as: tuple[str, str] | None = None
     # The entries that the host's tool saved: the id of each call, and that of the save.
     saves: list[tuple[str, str]] = field(default_factory=list)
 
@@ -113,6 +122,8 @@ class Turns:
         self.refused: deque[str] = deque(maxlen=PENDING_MAX)
         # The turns before the one that was handed over last, which are never handed over.
         self.passed: list[Turn] = []
+        # What was stored of the turn that was handed over last when it was one of these.
+        self.passed_as: tuple[str, str] | None = None
         # Questions on the record whose turn was not handed over when the next one was opened: a replay contains a
         # partial answer.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
@@ -162,7 +173,7 @@ class Turns:
 
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
-        question, self.passed = self._opened_as(question), []
+        question, self.passed, self.passed_as = self._opened_as(question), [], None
         if question == self.current.question:
             self.current.is_open = False
         elif question in self._interrupted:
@@ -178,10 +189,11 @@ class Turns:
         before = takewhile(lambda turn: turn is not asked[0], self._pending)
         for turn in [turn for turn in before if turn.awaited]:
             turn.awaited = False
-            self.passed.append(turn)
+            if turn.is_open:  # Another provider object may have got it.
+                self.passed.append(turn)
         # A question that was asked on and off the record may be either: the one off the record stays for the next.
         taken = next((turn for turn in asked if not turn.off_record), asked[0])
-        taken.is_open = False
+        taken.is_open, self.passed_as = False, taken.passed_as
         self._pending.remove(taken)
         return any(turn.off_record for turn in asked)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
 from ..hosts.transcript import carried, exchanges, is_compressed
+from ..model import Withdrawn, now
 from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Taken, Turn
 
@@ -16,6 +17,11 @@ Pair: TypeAlias = tuple[str, str]
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 # The sides of a turn that are stored, the others empty.
 Keep: TypeAlias = Callable[[str, str], Pair]
+
+
+def of_one(turn: Pair, **origin: Any) -> Withdrawn:
+    """The withdrawal of a turn as it was stored, of which none is left in the session."""
+    return Withdrawn(at=now(), turns=(turn,), standing=(0,), **origin)
 
 
 def stored(turns: Sequence[Pair], keep: Keep) -> list[Pair]:

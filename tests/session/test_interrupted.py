@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,56 @@ def test_the_answer_is_that_of_a_merged_question_and_not_of_the_same_words_befor
     assert [content for role, content in stored(runtime, database) if role == "assistant"] == [ANSWER]
 
 
+def test_turns_that_another_object_hands_over_late_are_stored_once(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """A host may take the next message with a new object while the old one still hands its turns over."""
+    runtime = start()
+    old, new = talk(runtime), talk(runtime)
+    said = [(DOOR, "It was painted in May, as you have said."), (CELLAR, DRY)]
+    messages = [message for question, answer in said for message in (user(question), says(answer))]
+    for question, _ in said:
+        old.open_turn(question)
+    new.open_turn(ROOF)
+    for question, answer in said:
+        old.take_turn(question, answer, record=read_turn(messages, question))
+    end_turn(new, [*messages, user(ROOF), says(ANSWER)])
+    assert stored(runtime, database) == [
+        row for pair in (*said, (ROOF, ANSWER)) for row in zip(("user", "assistant"), pair, strict=True)
+    ]
+
+
+def test_a_branch_leaves_the_question_to_the_session_in_which_it_was_asked(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """The host's record has it there, where an import looks for it."""
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(BELL)
+    one.go_on("branch", "s", anew=False, reason="branch")
+    one.open_turn(ROOF)
+    end_turn(one, [user(BELL), says("It is of"), user(ROOF), says(ANSWER)])
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select content, session_id, parent_session_id from conversations order by ts, id")
+        assert [(text, session, parent or "") for text, session, parent in found] == [
+            (BELL, "s", ""), ("It is of", "s", ""), (ROOF, "branch", "s"), (ANSWER, "branch", "s"),
+        ]  # fmt: skip
+
+
+def test_a_question_stays_in_its_theme_when_one_object_serves_several(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """One host does so for clients of its API that name the same session, whose transcript they share."""
+    runtime = start()
+    one = talk(runtime, platform="api_server", gateway_session_key="garden")
+    one.open_turn(BELL)
+    one.identity = replace(one.identity, gateway_session_key="kitchen")
+    one.open_turn(ROOF)
+    end_turn(one, [user(f"{BELL}\n\n{ROOF}"), says(ANSWER)])
+    assert stored(runtime, database) == [("user", ROOF), ("assistant", ANSWER)]
+
+
 def test_a_question_with_a_text_by_others_says_so(start: Callable[..., Runtime], database: str) -> None:
     """The gateway puts the text of a file into the message; recall must not take it for what its reader said."""
     runtime = start()
@@ -264,3 +315,18 @@ def test_an_undone_turn_is_withdrawn_although_short_turns_have_the_same_answer(
     one.take_back()
     asked = [content for role, content in stored(runtime, database) if role == "user"]
     assert asked == [first]
+
+
+@pytest.mark.parametrize("partial", ["", "It is of"])
+def test_the_question_of_a_slower_request_of_the_same_session_is_stored_once(
+    start: Callable[..., Runtime], database: str, partial: str
+) -> None:
+    """A host runs two requests of a session at once, and the faster one has the question of the other one."""
+    runtime = start()
+    slow, fast = talk(runtime, platform="api_server"), talk(runtime, platform="api_server")
+    slow.open_turn(BELL)
+    fast.open_turn(ROOF)
+    answered = "It is of bronze, and has a crack since 1840."
+    end_turn(fast, [user(BELL), *([says(partial)] if partial else []), user(ROOF), says(ANSWER)])
+    slow.take_turn(BELL, answered, record=read_turn([user(BELL), says(answered)], BELL))
+    assert sorted(stored(runtime, database)) == sorted([*KEPT[2:], ("user", BELL), ("assistant", answered)])
