@@ -188,11 +188,11 @@ class _Call(NamedTuple):
 def _start(recent: Sequence[Mapping[str, Any]], question: str | None = None) -> int:
     """Where the last turn with this question begins, or without one the last turn."""
     newest_first = range(len(recent) - 1, -1, -1)
-    newest = next((place for place in newest_first if _begins_turn(recent[place])), 0)
+    newest = next((place for place in newest_first if begins_turn(recent[place])), 0)
     if not recent or question is None or _asks(recent[newest], question):
         return newest
     asked = (place for place in newest_first if recent[place].get("content") == question)
-    return next((place for place in asked if _begins_turn(recent[place])), newest)
+    return next((place for place in asked if begins_turn(recent[place])), newest)
 
 
 def _asks(message: Mapping[str, Any], question: str) -> bool:
@@ -205,7 +205,7 @@ def _asks(message: Mapping[str, Any], question: str) -> bool:
 
 
 def _end(recent: Sequence[Mapping[str, Any]], start: int) -> int:
-    return next((place for place in range(start + 1, len(recent)) if _begins_turn(recent[place])), len(recent))
+    return next((place for place in range(start + 1, len(recent)) if begins_turn(recent[place])), len(recent))
 
 
 def _with_summary(recent: Sequence[Mapping[str, Any]], start: int) -> int:
@@ -232,7 +232,7 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
     """The messages of each turn, with the summary before it."""
     turn: list[Mapping[str, Any]] = []
     for message in messages:
-        if turn and _begins_turn(message):
+        if turn and begins_turn(message):
             yield turn
             turn = [turn[-1]] if _is_summary(turn[-1]) else []
         turn.append(message)
@@ -250,7 +250,7 @@ def tools_of(turn: Iterable[Mapping[str, Any]], trusted: Sequence[str]) -> list[
 
 def _savings(turn: Sequence[Mapping[str, Any]], trusted: Sequence[str]) -> list[Saving]:
     """The calls of a turn that saved an entry when a result of third parties was read."""
-    question = next((text_of(message.get("content")) for message in turn if _begins_turn(message)), "")
+    question = next((text_of(message.get("content")) for message in turn if begins_turn(message)), "")
     used, found, own = _ToolUse(trusted), list[Saving](), dict[str, tuple[str, ...]]()
     for message in turn:
         calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
@@ -273,7 +273,8 @@ def plain_id(call_id: str) -> str:
     return call_id.split("|")[0].strip()
 
 
-def _begins_turn(message: Mapping[str, Any]) -> bool:
+def begins_turn(message: Mapping[str, Any]) -> bool:
+    """Whether a message is the question of a turn."""
     if message.get("role") != "user":
         return False
     text = text_of(message.get("content"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from ..hosts.runtime_messages import CORRECTED
-from ..hosts.tool_calls import LATE_MAX, TurnRecord, tools_by_answer, tools_of
+from ..hosts.tool_calls import LATE_MAX, TurnRecord, begins_turn, tools_by_answer, tools_of
 from ..hosts.transcript import MERGED, exchanges
 from .off_record import unrecorded
 from .state import Turn
@@ -28,7 +29,7 @@ def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[st
     """
     if not passed or record.before is None:
         return []
-    found, recent = list[Interrupted](), record.before[-LATE_MAX:]
+    found, recent = list[Interrupted](), _last_turns(record.before, len(passed))
     pairs, tools = exchanges(recent), tools_by_answer(recent, trusted)
     merged, answer = record.merged, ""
     for turn in reversed(passed):
@@ -53,6 +54,13 @@ def with_corrections(user: str, earlier: Sequence[str], record: TurnRecord) -> s
     known = user.partition(CORRECTED)[2]
     said = (text for text in (*earlier, *record.corrections) if text in record.steered and text not in known)
     return CORRECTED.join([user, *(text for text in said if not unrecorded(text))])
+
+
+def _last_turns(messages: Sequence[Mapping[str, Any]], count: int) -> Sequence[Mapping[str, Any]]:
+    """The messages of so many turns at the end, and the one before them, which may be a summary; at most LATE_MAX."""
+    recent = messages[-LATE_MAX:]
+    newest_first = (place for place in range(len(recent) - 1, -1, -1) if begins_turn(recent[place]))
+    return recent[max(0, next(islice(newest_first, count - 1, None), 0) - 1) :]
 
 
 def _before(merged: str, question: str) -> str | None:

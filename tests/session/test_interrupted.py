@@ -75,6 +75,22 @@ def test_nothing_is_found_without_a_transcript_or_before_it() -> None:
     assert found([user(ROOF), says(ANSWER)], BELL) == []
 
 
+def test_of_a_long_transcript_only_the_end_is_read() -> None:
+    read = 0
+
+    class Message(dict[str, Any]):
+        def get(self, *asked: Any) -> Any:
+            nonlocal read
+            read += 1
+            return super().get(*asked)
+
+    talked = [message for number in range(400) for message in (user(f"{DOOR} {number}"), says(ANSWER))]
+    record = read_turn([*map(Message, talked), *map(Message, [user(BELL), user(ROOF), says(ANSWER)])], ROOF)
+    read = 0
+    assert [turn.question for turn, _, _ in interrupted([Turn(BELL)], record)] == [BELL]
+    assert read < 100
+
+
 @given(st.lists(st.text("ab\n ", min_size=1).map(str.strip).filter(bool), min_size=1, max_size=5), st.data())
 def test_merged_questions_are_taken_apart_whatever_is_in_them(said: list[str], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(said)))
