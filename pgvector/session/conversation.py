@@ -155,13 +155,12 @@ class Conversation:
                     turns.refused.append(question)
 
     def _store_interrupted(self, theme: str, session: str, record: TurnRecord, last: Taken | None) -> None:
-        """Store the turns before this one that are never handed over, as the transcript has them."""
-        known = {*self._turns.withdrawn, *([last.sides] if last else [])}
+        """Store the turns before this one that are never handed over, as the transcript has them, in their session."""
         for turn, answer, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
             question, said = scrubber()(turn.question), recorded_answer(answer)
             sides = self._judge(question, said, turn.author_id, continued=not answer)
-            if any(sides) and sides not in known and turn.theme == theme and not turn.off_record:
-                # A branch repeats the session before it.
+            known = (last and sides == last.sides) or self._turns.was_withdrawn(turn, sides)
+            if any(sides) and not known and turn.theme == theme and not turn.off_record:
                 said_in = turn.session_id if turn.session_id in self._lineage.ancestors else session
                 taken = self._taken(theme, said_in, sides, turn.author_id, tools)
                 turn.passed_as = sides
@@ -248,6 +247,7 @@ class Conversation:
         if not gone:
             return
         self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), keep))
+        self._turns.withdrawn_until = max(message["written"] for message in gone)
         if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
             self._turns.withdrawn_question = self._turns.current.question
         before = {session: state_db.messages(self._home.home, session) for session in self._lineage.compressed}

@@ -117,6 +117,8 @@ class Turns:
         self.any_off_record = False
         self.withdrawn: frozenset[tuple[str, str]] = frozenset()
         self.withdrawn_question: str | None = None
+        # When the last of them was said, in seconds since 1970.
+        self.withdrawn_until = 0.0
         self._pending: deque[Turn] = deque(maxlen=PENDING_MAX)
         # Questions of turns that the outbox refused.
         self.refused: deque[str] = deque(maxlen=PENDING_MAX)
@@ -196,6 +198,10 @@ class Turns:
         taken.is_open, self.passed_as = False, taken.passed_as
         self._pending.remove(taken)
         return any(turn.off_record for turn in asked)
+
+    def was_withdrawn(self, turn: Turn, sides: tuple[str, str]) -> bool:
+        """Whether a turn with these sides was taken back, and not said again since."""
+        return sides in self.withdrawn and turn.began.timestamp() <= self.withdrawn_until
 
     def _opened_as(self, question: str) -> str:
         """The text with which the turn of a question was opened: one host adds how many pictures it has afterwards."""

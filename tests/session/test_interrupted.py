@@ -228,6 +228,12 @@ def test_a_question_that_was_taken_back_is_left_out(
     # A host could leave it in its own transcript.
     end_turn(one, [user(f"{BELL}\n\n{ROOF}"), says(ANSWER)])
     assert stored(runtime, database) == [("user", ROOF), ("assistant", ANSWER)]
+    # It is asked again, and interrupted again.
+    one.open_turn(BELL)
+    one.open_turn(CELLAR)
+    messages = [user(ROOF), says(ANSWER), user(BELL), says(REFUSED), user(CELLAR), says(DRY)]
+    one.take_turn(CELLAR, DRY, record=read_turn(messages, CELLAR))
+    assert stored(runtime, database)[2:] == [("user", BELL), ("user", CELLAR), ("assistant", DRY)]
 
 
 def test_the_answer_is_that_of_a_merged_question_and_not_of_the_same_words_before(
