@@ -19,7 +19,9 @@ from ..session.capture import Verdict
 from ..session.conversation import READ_ONLY_CONTEXTS
 from ..session.project import project_of
 from ..session.themes import Identity, templated_theme
+from ..session.withdrawal import repeated
 from ..settings import Settings
+from ..store.rows import take
 from ..text.keep import TERMINALS, Source
 from ..text.theme_names import DEFAULT_THEME, normalise
 
@@ -76,11 +78,12 @@ def turns_of(
     questions: dict[tuple[str, str], str] = {}
     for turn in _split(messages):
         for pair in exchanges(turn):
-            times[pair] = max(float(message["written"]) for message in turn)
+            times.setdefault(pair, max(float(message["written"]) for message in turn))
             said = () if shared else chain.from_iterable(map(_corrections, turn))
             # A question without an answer is stored as it was asked.
             questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
-    scrub, recorded = scrubber(), off_record.recorded(messages)
+    scrub, again = scrubber(), repeated(messages)
+    recorded = [pair for pair in off_record.recorded(messages) if not take(again, pair)]
     for place, pair in enumerate(recorded, 1):
         continued = not pair[1] and place < len(recorded)
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides

@@ -244,6 +244,35 @@ def test_what_a_continued_session_repeats_is_stored_once(
     assert numbers(database) == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_a_compression_in_place_repeats_is_stored_once(
+    bring: Callable[..., Outcome], record: Record, database: str, stored: bool
+) -> None:
+    """Hosts keep the first messages and the last ones, which may be a question without an answer, around a summary."""
+    summary = ("assistant", "[CONTEXT COMPACTION — REFERENCE ONLY] They talked of bridges.")
+    sides = {number: [*zip(("user", "assistant"), turn(number), strict=True)] for number in range(1, 9)}
+    first = [message for number in range(1, 5) for message in sides[number]] + sides[5][:1]
+    second = [*sides[1], sides[2][0], summary, *sides[4], *sides[5], *sides[6], *sides[7]]
+    third = [*sides[1], sides[2][0], summary, *sides[6], *sides[7], *sides[8]]
+    if stored:
+        record.say("s1", *range(1, 9))
+        assert bring().code == 0
+    record.say("s1")
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("delete from messages")
+        for at, (compacted, (role, text)) in enumerate(
+            [*((1, message) for message in first + second), *((0, message) for message in third)]
+        ):
+            values = ("s1", role, text, SAID_AT.timestamp() + at, 1 - compacted, compacted)
+            host.execute(
+                "insert into messages (session_id, role, content, timestamp, active, compacted) "
+                "values (?, ?, ?, ?, ?, ?)", values,
+            )  # fmt: skip
+    assert bring().document["rows"]["turn"]["new"] == (0 if stored else 8)
+    assert numbers(database) == [str(number) for number in range(1, 9)]
+    assert len(sql(database)) == 16
+
+
 def test_turns_that_are_stored_or_come_later_are_not_doubled(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
