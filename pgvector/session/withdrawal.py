@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
-from ..hosts.transcript import carried, exchanges, is_compressed, is_summary
+from ..hosts.transcript import MERGED, carried, exchanges, is_compressed, is_summary
 from ..model import Withdrawn, now
+from .off_record import PARTS_MAX
 from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Taken, Turn
 
@@ -39,8 +40,9 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
 def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair, ...]:
     """The last stored turns of a session that were taken back, each once; `off` is whether it is off the record now."""
     # Turns off the record were not stored, and must not get into the spool.
-    recorded = set(map(_key, stored(recorded_turns(messages, ends_off=off), keep)))
-    turns = stored(exchanges(withdrawn_messages(messages)), keep)
+    apart = _apart(recorded_turns(messages, ends_off=off, merged=True))
+    recorded = set(map(_key, stored([*recorded_turns(messages, ends_off=off), *apart], keep)))
+    turns = stored(_apart(exchanges(withdrawn_messages(messages))), keep)
     withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
 
@@ -52,11 +54,11 @@ def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -
     """
     left: Counter[Pair] = Counter()
     for messages in sessions:
-        left.update(map(_key, stored(exchanges(_remaining(messages)), keep)))
+        left.update(map(_key, stored(_apart(exchanges(_remaining(messages))), keep)))
     found = [part for messages in sessions for part in parts(messages)]
     for before, after in pairwise(found):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
-        left.subtract(map(_key, stored(twice, keep)))
+        left.subtract(map(_key, stored(_apart(twice), keep)))
     return tuple(max(0, left[_key(turn)]) for turn in turns)
 
 
@@ -77,6 +79,16 @@ def is_asked_again(turn: Taken, question: str, before: Messages | None, keep: Ke
         return False
     pairs = exchanges(before)
     return question not in dict(pairs) and _key(turn.sides) not in (_key(keep(*pair)) for pair in pairs)
+
+
+def _apart(turns: Iterable[Pair]) -> list[Pair]:
+    """The turns, and the questions without an answer that one host may have merged with theirs, as far as it shows."""
+    found = list[Pair]()
+    for question, answer in turns:
+        *before, _ = question.split(MERGED)[-PARTS_MAX:]
+        found += [(text, "") for text in dict.fromkeys((*before, MERGED.join(before))) if text]
+        found.append((question, answer))
+    return found
 
 
 def _key(turn: Pair) -> Pair:

@@ -236,6 +236,25 @@ def test_a_question_that_was_taken_back_is_left_out(
     assert stored(runtime, database)[2:] == [("user", BELL), ("user", CELLAR), ("assistant", DRY)]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_question_is_withdrawn_with_the_one_that_a_host_has_merged_it_with(
+    start: Callable[..., Runtime], record: Record, database: str, again: bool
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    said = [(f"{BELL}\n\n{DOOR}", DRY)] * again + [(f"{BELL}\n\n{ROOF}", ANSWER)]
+    messages: Messages = []
+    for merged, answer in said:
+        for question in merged.split("\n\n"):
+            one.open_turn(question)
+        messages += [user(merged), says(answer)]
+        one.take_turn(question, answer, record=read_turn(messages, question))
+        record.say("s", (merged, answer))
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == [("user", BELL), ("user", DOOR), ("assistant", DRY)] * again
+
+
 def test_the_answer_is_that_of_a_merged_question_and_not_of_the_same_words_before(
     start: Callable[..., Runtime], database: str
 ) -> None:
