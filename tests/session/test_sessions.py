@@ -346,17 +346,19 @@ def test_turns_of_a_compressed_session_that_the_host_deleted_are_not_withdrawn(
     assert stored(runtime, database) == texts(turn(1))
 
 
+@pytest.mark.parametrize("times", [1, 3])
 def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
-    start: Callable[..., Runtime], record: Record, database: str
+    start: Callable[..., Runtime], record: Record, database: str, times: int
 ) -> None:
     runtime = start()
     one = talk(runtime)
     for number in range(5):
         record.say("s", turn(number))
         take(one, turn(number))
-    record.compact("s")
-    for said in (turn(0), SUMMARY, turn(3), turn(4)):
-        record.say("s", said)
+    for _ in range(times):
+        record.compact("s")
+        for said in (turn(0), SUMMARY, turn(3), turn(4)):
+            record.say("s", said)
     for left in (4, 3):
         record.undo("s")
         one.take_back()
