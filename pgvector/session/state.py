@@ -188,13 +188,14 @@ class Turns:
                 return True
             self.current.is_open = False
             return None
-        before = takewhile(lambda turn: turn is not asked[0], self._pending)
+        awaited = [turn for turn in asked if turn.awaited] or asked
+        before = takewhile(lambda turn: turn is not awaited[0], self._pending)
         for turn in [turn for turn in before if turn.awaited]:
             turn.awaited = False
             if turn.is_open:  # Another provider object may have got it.
                 self.passed.append(turn)
         # A question that was asked on and off the record may be either: the one off the record stays for the next.
-        taken = next((turn for turn in asked if not turn.off_record), asked[0])
+        taken = next((turn for turn in awaited if not turn.off_record), awaited[0])
         taken.is_open, self.passed_as = False, taken.passed_as
         self._pending.remove(taken)
         return any(turn.off_record for turn in asked)

@@ -255,6 +255,22 @@ def test_a_question_is_withdrawn_with_the_one_that_a_host_has_merged_it_with(
     assert stored(runtime, database) == [("user", BELL), ("user", DOOR), ("assistant", DRY)] * again
 
 
+def test_a_question_that_is_asked_again_later_leaves_what_was_interrupted(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    messages = [user(BELL), says("It is of")]
+    one.open_turn(BELL)
+    expected = [("user", BELL), ("assistant", "It is of")]
+    for question, answer in ((ROOF, ANSWER), (BELL, "It is of bronze, and has a crack since 1840."), (CELLAR, DRY)):
+        one.open_turn(question)
+        messages += [user(question), says(answer)]
+        one.take_turn(question, answer, record=read_turn(messages, question))
+        expected += [("user", question), ("assistant", answer)]
+    assert stored(runtime, database) == expected
+
+
 def test_the_answer_is_that_of_a_merged_question_and_not_of_the_same_words_before(
     start: Callable[..., Runtime], database: str
 ) -> None:
