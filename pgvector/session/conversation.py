@@ -21,7 +21,7 @@ from .interrupted import interrupted, with_corrections
 from .outages import Notice
 from .state import EVENT_TURNS_MAX, Lineage, Taken, Turn, Turns
 from .themes import Identity, allowed
-from .withdrawal import Pair
+from .withdrawal import Pair, key
 
 NOT_RECORDED = TurnRecord()
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
@@ -159,7 +159,7 @@ class Conversation:
         for turn, answer, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
             question, said = scrubber()(turn.question), recorded_answer(answer)
             sides = self._judge(question, said, turn.author_id, continued=not answer)
-            known = (last and sides == last.sides) or self._turns.was_withdrawn(turn, sides)
+            known = (last and key(sides) == key(last.sides)) or self._turns.was_withdrawn(turn, sides)
             if any(sides) and not known and turn.theme == theme and not turn.off_record:
                 said_in = turn.session_id if turn.session_id in self._lineage.ancestors else session
                 taken = self._taken(theme, said_in, sides, turn.author_id, tools)

@@ -195,8 +195,8 @@ class Turns:
             if turn.is_open:  # Another provider object may have got it.
                 self.passed.append(turn)
         # A question that was asked on and off the record may be either: the one off the record stays for the next.
-        taken = next((turn for turn in awaited if not turn.off_record), awaited[0])
-        taken.is_open, self.passed_as = False, taken.passed_as
+        taken = next((turn for turn in (*awaited, *asked) if not turn.off_record), awaited[0])
+        taken.is_open, self.passed_as = False, taken.passed_as if taken in awaited else None
         self._pending.remove(taken)
         return any(turn.off_record for turn in asked)
 

@@ -41,9 +41,9 @@ def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair,
     """The last stored turns of a session that were taken back, each once; `off` is whether it is off the record now."""
     # Turns off the record were not stored, and must not get into the spool.
     apart = _apart(recorded_turns(messages, ends_off=off, merged=True))
-    recorded = set(map(_key, stored([*recorded_turns(messages, ends_off=off), *apart], keep)))
+    recorded = set(map(key, stored([*recorded_turns(messages, ends_off=off), *apart], keep)))
     turns = stored(_apart(exchanges(withdrawn_messages(messages))), keep)
-    withdrawn = {_key(turn): turn for turn in turns if any(turn) and _key(turn) in recorded}
+    withdrawn = {key(turn): turn for turn in turns if any(turn) and key(turn) in recorded}
     return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
 
 
@@ -54,12 +54,12 @@ def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -
     """
     left: Counter[Pair] = Counter()
     for messages in sessions:
-        left.update(map(_key, stored(_apart(exchanges(_remaining(messages))), keep)))
+        left.update(map(key, stored(_apart(exchanges(_remaining(messages))), keep)))
     found = [part for messages in sessions for part in parts(messages)]
     for before, after in pairwise(found):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
-        left.subtract(map(_key, stored(_apart(twice), keep)))
-    return tuple(max(0, left[_key(turn)]) for turn in turns)
+        left.subtract(map(key, stored(_apart(twice), keep)))
+    return tuple(max(0, left[key(turn)]) for turn in turns)
 
 
 def is_withdrawn(turn: Turn, messages: Messages) -> bool:
@@ -78,7 +78,7 @@ def is_asked_again(turn: Taken, question: str, before: Messages | None, keep: Ke
     if turn.question != question or before is None or turn.place != len(before) or is_compressed(before):
         return False
     pairs = exchanges(before)
-    return question not in dict(pairs) and _key(turn.sides) not in (_key(keep(*pair)) for pair in pairs)
+    return question not in dict(pairs) and key(turn.sides) not in (key(keep(*pair)) for pair in pairs)
 
 
 def _apart(turns: Iterable[Pair]) -> list[Pair]:
@@ -91,7 +91,7 @@ def _apart(turns: Iterable[Pair]) -> list[Pair]:
     return found
 
 
-def _key(turn: Pair) -> Pair:
+def key(turn: Pair) -> Pair:
     """What identifies a turn, as in a replay: its answer, or its question when it has none."""
     user, answer = turn
     return ("", answer) if answer else (user, "")

@@ -195,6 +195,25 @@ def test_what_is_off_the_record_or_says_nothing_is_left_out(
     assert stored(runtime, database) == expected
 
 
+def test_a_question_that_a_host_opens_twice_takes_no_answer_of_the_turn_before(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    steer = {"display_kind": "steer", **user("[OUT-OF-BAND USER MESSAGE]\nand soon\n[/OUT-OF-BAND USER MESSAGE]")}
+    messages = [user(ROOF), SEARCH, RESULT, steer, says(ANSWER)]
+    one.open_turn(ROOF)
+    one.open_turn(ROOF)
+    end_turn(one, messages)
+    one.open_turn(DOOR)
+    messages += [user(DOOR), says("Green it is, and well done.")]
+    one.take_turn(DOOR, "Green it is, and well done.", record=read_turn(messages, DOOR))
+    assert [content for role, content in stored(runtime, database) if role == "assistant"] == [
+        ANSWER,
+        messages[-1]["content"],
+    ]
+
+
 @pytest.mark.parametrize("room", [False, True])
 def test_a_correction_is_kept_where_nobody_else_can_have_written_it(
     start: Callable[..., Runtime], database: str, room: bool
