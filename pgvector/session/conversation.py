@@ -156,15 +156,13 @@ class Conversation:
 
     def _store_interrupted(self, theme: str, session: str, record: TurnRecord, last: Taken | None) -> None:
         """Store the turns before this one that are never handed over, as the transcript has them, in their session."""
-        for turn, answer, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
-            question, said = scrubber()(turn.question), recorded_answer(answer)
-            sides = self._judge(question, said, turn.author_id, continued=not answer)
+        for turn, said, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
+            sides = self._judge(scrubber()(turn.question), recorded_answer(said), turn.author_id, continued=not said)
             known = (last and key(sides) == key(last.sides)) or self._turns.was_withdrawn(turn, sides)
             if any(sides) and not known and turn.theme == theme and not turn.off_record:
                 said_in = turn.session_id if turn.session_id in self._lineage.ancestors else session
-                taken = self._taken(theme, said_in, sides, turn.author_id, tools)
                 turn.passed_as = sides
-                self._home.accept(replace(taken, at=turn.began))
+                self._home.accept(replace(self._taken(theme, said_in, sides, turn.author_id, tools), at=turn.began))
 
     def _taken(self, theme: str, session: str, sides: Pair, author: str | None, tools: Sequence[str]) -> TurnTaken:
         metadata = self._home.author_in(theme, self.identity, author) | ({"tools": list(tools)} if tools else {})
