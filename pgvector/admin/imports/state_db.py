@@ -16,6 +16,7 @@ from ...errors import BadArgument, BadEvent, Refused, SettingsError
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...hosts.environment import scrubber
+from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
@@ -105,6 +106,10 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     messages = [message for message in recorded if not message["taken_back"]]
     judge = partial(job.capture.turn, source=source)
     judged = list(turns_of(messages, judge, shared=not identity.has_one_author))
+    if row.get("end_reason") == "compression":
+        # The session that goes on from it has a last question without an answer, too.
+        running = [pair for pair in exchanges(messages)[-1:] if not pair[1]]
+        judged = [turn for turn in judged if turn[1] not in running]
     ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
     ended = SessionEnded(
         theme=theme, home=job.home.known_id, session_id=session_id, ancestors=ancestors,

@@ -26,7 +26,7 @@ from hermes_memory_pgvector.store.passages import prepare
 
 _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
-      chat_type text, chat_id text, user_id text, session_key text, origin_json text);
+      end_reason text, chat_type text, chat_id text, user_id text, session_key text, origin_json text);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
       timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text,
       api_content text)"""
@@ -271,6 +271,18 @@ def test_what_a_compression_in_place_repeats_is_stored_once(
     assert bring().document["rows"]["turn"]["new"] == (0 if stored else 8)
     assert numbers(database) == [str(number) for number in range(1, 9)]
     assert len(sql(database)) == 16
+
+
+def test_the_question_of_a_turn_during_which_a_session_was_compressed_is_stored_once(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    record.say("s1", 1, 2, end_reason="compression")
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("delete from messages where content = ?", (turn(2)[1],))
+    record.say("s2", 2, 3, parent_session_id="s1")
+    assert bring("--dry-run").document["rows"]["turn"]["new"] == 3
+    assert bring().document["rows"]["turn"]["new"] == 3
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *turn(2), *turn(3)]
 
 
 def test_turns_that_are_stored_or_come_later_are_not_doubled(
