@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from ...model import Add, Event, FactWritten, TurnTaken, now
+from ...model import Add, Delegated, Event, FactsTicked, FactWritten, TurnTaken, Withdrawn, now
 from ...text import tokenizer
 from ...text.times import utc
 from .. import person_links
@@ -49,6 +49,19 @@ _EVENTS: Mapping[str, Callable[[str, Mapping[str, Any]], Event]] = {
     "fact": lambda theme, row: FactWritten(
         theme=theme, at=_time(row["written_at"]), session_id=row["session_id"], kind=row["kind"], target=row["target"],
         content=row["content"],
+    ),
+    "delegation": lambda theme, row: Delegated(
+        theme=theme, at=_time(row["at"]), session_id=row["parent_session_id"], task=row["task"], result=row["result"],
+        child_session_id=row["child_session_id"],
+    ),
+    "scope": lambda theme, row: FactsTicked(
+        theme=theme, at=_time(row["opened_at"]), session_id=row["session_id"], turn=row["turn"]
+    ),
+    **dict.fromkeys(
+        ("withdrawal", "tombstone", "pruned"),
+        lambda theme, row: Withdrawn(
+            theme=theme, at=_time(row["at"]), session_id=row.get("session_id", ""), turns=(), standing=()
+        ),
     ),
 }  # fmt: skip
 

@@ -242,9 +242,20 @@ def test_an_entry_that_was_forgotten_since_the_export_stays_forgotten(
 def test_what_was_erased_stays_out(source: str, archive: Path, at: Callable[..., Outcome]) -> None:
     assert at(source, "erase", "--theme", "ops", "--session", "s1", "--yes").code in (0, 3)
     told = at(source, "import", str(archive), "--json").document
-    # 150 turns, an earlier version of an entry, and a fact.
-    assert (told["erased"], told["rows"]["turn"]["new"]) == (152, 0)
+    # 150 turns, an earlier text, a fact and its scope, a delegated task, a withdrawal, a note of a pruned turn.
+    assert (told["erased"], told["rows"]["turn"]["new"]) == (156, 0)
     assert run(source, "select count(*) from conversations where session_id = 's1'") == [(0,)]
+    assert run(source, "select count(*) from memory_agent_edges where parent_session_id = 's1'") == [(0,)]
+
+
+def test_nothing_of_an_erased_theme_comes_back(source: str, archive: Path, at: Callable[..., Outcome]) -> None:
+    assert at(source, "erase", "--theme", "ops", "--yes").code in (0, 3)
+    rows = at(source, "import", str(archive), "--json").document["rows"]
+    assert {kind: told["new"] for kind, told in rows.items() if told["new"]} == {}
+    tables = ("memory_entries", "conversations", "facts", "fact_scopes", "memory_agents", "memory_agent_edges",
+              "memory_history", "memory_withdrawals", "memory_tombstones", "memory_pruned_turns")  # fmt: skip
+    counts = {name: run(source, f"select count(*) from {name} where agent_identity = 'ops'")[0][0] for name in tables}
+    assert {name: count for name, count in counts.items() if count} == {}
 
 
 def store(dsn: str, *events: Event) -> None:
