@@ -21,7 +21,8 @@ class Record:
         )
 
     def say(self, session: str, turn: tuple[str, str]) -> None:
-        rows = [(session, role, text, time.time()) for role, text in zip(("user", "assistant"), turn, strict=True)]
+        at = time.time()
+        rows = [(session, role, text, at) for role, text in zip(("user", "assistant"), turn, strict=True)]
         self._file.executemany("insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)", rows)
 
     def undo(self, session: str, turns: int = 1) -> None:

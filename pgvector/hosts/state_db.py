@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .runtime_messages import DELIVERED
-from .transcript import text_of
+from .transcript import text_of, without_copies
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -71,11 +71,11 @@ _RECENT = """
 def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[str, Any]]:
     """The first messages of a session, or the `newest`, in order, at most 20,000; empty when there is no record.
 
-    Those of the agent that were delivered into the session are left out. Each has `role`, `content`, `tool_calls`,
-    whether it was `taken_back` and `compacted`, when it was `written`, in seconds since 1970, and, on one host, its
-    `display_kind` and how its `api_content` begins, which the model got.
+    Those of the agent that were delivered into the session are left out, and the copies of a compression. Each has
+    `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in seconds
+    since 1970, and, on one host, its `display_kind` and how its `api_content` begins, which the model got.
     """
-    return [message for message, delivered in _messages(home, session_id, newest=newest) if not delivered]
+    return without_copies([found for found, delivered in _messages(home, session_id, newest=newest) if not delivered])
 
 
 def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import runtime_messages
 
+# One host writes the messages that a compression in place keeps once more, a microsecond after each other.
+_SAME_MOMENT_S = 1e-5
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
 # What one host records in place of the answer of a turn that failed or was interrupted.
@@ -99,6 +101,30 @@ def finished(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def is_compressed(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the host's record of a session has messages that were compressed, or a summary in place of them."""
     return any(message.get("compacted") or is_summary(message, text_of(message.get("content"))) for message in messages)
+
+
+def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of the host's record without those that a compression in place has written once more.
+
+    Its summary is left out with them. A message was taken back when a copy of it was.
+    """
+    found: list[dict[str, Any]] = []
+    places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, message in enumerate(messages):
+        others = [*messages[max(0, place - 1) : place], *messages[place + 1 : place + 2]]
+        at_once = any(abs(other["written"] - message["written"]) < _SAME_MOMENT_S for other in others)
+        originals = places[message["role"], message["content"]]
+        original = found[originals[-1]] if originals and at_once else {}
+        if original.get("compacted") and not original["taken_back"]:
+            if message["taken_back"]:
+                found[originals.pop()] = {**original, "taken_back": True}
+            if is_summary(found[-1], found[-1]["content"]):
+                found.pop()
+            continue
+        if not is_summary(message, message["content"]):
+            originals.append(len(found))
+        found.append(message)
+    return found
 
 
 def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

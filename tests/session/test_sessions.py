@@ -365,6 +365,24 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
         assert stored(runtime, database) == texts(*map(turn, range(left)))
 
 
+def test_a_turn_that_two_compressions_in_place_carried_on_is_withdrawn(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for number in range(5):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    for _ in range(2):
+        record.compact("s")
+        for said in (turn(0), SUMMARY, turn(3), turn(4)):
+            record.say("s", said)
+    for left in (4, 3):
+        record.undo("s")
+        one.take_back()
+        assert stored(runtime, database) == texts(*map(turn, range(left)))
+
+
 def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:

@@ -285,6 +285,35 @@ def test_the_question_of_a_turn_during_which_a_session_was_compressed_is_stored_
     assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *turn(2), *turn(3)]
 
 
+def test_a_session_that_was_compressed_in_place_twice_comes_once_and_without_what_was_off_the_record(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    switches = [("user", "off the record"), ("assistant", "Fine."), ("user", "on the record"), ("assistant", "Fine.")]
+    one, two, three, four, five, six = (list(zip(("user", "assistant"), turn(n), strict=True)) for n in range(1, 7))
+    summary = [("assistant", "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted.")]
+    said: list[tuple[list[tuple[str, str]], int]] = [
+        # What was said, and what one host wrote at once at each compression: the last turns once more.
+        ([*one, *two, *switches[:2], *three, *four, *switches[2:], *five, six[0]], 0),
+        ([*one, *summary, *four, *switches[2:], *five, six[0]], 1), (six[1:], 0),
+        ([*summary, *five, *six], 1),
+    ]  # fmt: skip
+    record.say("s1")
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.executemany(
+            "insert into messages (session_id, role, content, timestamp, active, compacted) "
+            "values ('s1', ?, ?, ?, ?, ?)",
+            [
+                (*message, SAID_AT.timestamp() + 3600 * part + place * (1e-6 if at_once else 60), part == 3, part < 3)
+                for part, (messages, at_once) in enumerate(said)
+                for place, message in enumerate(messages)
+            ],
+        )
+    assert bring("--dry-run").document["rows"]["turn"] == {"found": 4, "new": 4}
+    assert bring().code == 0
+    assert numbers(database) == ["1", "2", "5", "6"]
+    assert bring().document["rows"]["turn"]["new"] == 0
+
+
 def test_turns_that_are_stored_or_come_later_are_not_doubled(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
