@@ -104,25 +104,32 @@ def is_compressed(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of the host's record without those that a compression in place has written once more.
+    """The messages of the host's record without those that one host has written once more.
 
-    Its summary is left out with them. A message was taken back when a copy of it was.
+    It does so when it compresses in place, whose summary is left out with them, and, with the times of the originals,
+    when a session that was resumed is left. A message was taken back when a copy of it was.
     """
     found: list[dict[str, Any]] = []
+    # The places of a text, and the place of a text with its time.
     places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    exact: dict[tuple[str, str, float], int] = {}
     for place, message in enumerate(messages):
+        role, content, at = message["role"], message["content"], message["written"]
+        originals, original = places[role, content], exact.get((role, content, at)) if at else None
         others = [*messages[max(0, place - 1) : place], *messages[place + 1 : place + 2]]
-        at_once = any(abs(other["written"] - message["written"]) < _SAME_MOMENT_S for other in others)
-        originals = places[message["role"], message["content"]]
-        original = found[originals[-1]] if originals and at_once else {}
-        if original.get("compacted") and not original["taken_back"]:
+        if original is None and originals and found[originals[-1]]["compacted"]:
+            at_once = any(abs(other["written"] - at) < _SAME_MOMENT_S for other in others)
+            original = originals[-1] if at_once else None
+        if original is not None and not found[original]["taken_back"]:
             if message["taken_back"]:
-                found[originals.pop()] = {**original, "taken_back": True}
+                originals.remove(original)
+                found[original] = {**found[original], "taken_back": True}
             if is_summary(found[-1], found[-1]["content"]):
                 found.pop()
             continue
-        if not is_summary(message, message["content"]):
+        if not is_summary(message, content):
             originals.append(len(found))
+            exact[role, content, at] = len(found)
         found.append(message)
     return found
 

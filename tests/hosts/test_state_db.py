@@ -59,6 +59,16 @@ def test_an_answer_that_was_interrupted_behind_what_came_before_it_is_no_deliver
     assert said(state_db.messages(record, "t")) == [(role, content) for role, content, _ in messages]
 
 
+def test_what_a_host_has_written_again_with_its_time_is_left_out(record: Path) -> None:
+    turns = [("user", "Which tap?", 100.5), ("assistant", "The red one.", 103.25), ("user", "Which tap?", 200.5)]
+    with sqlite3.connect(record / "state.db") as file:
+        for row in (*turns, *turns[:2], ("assistant", "The red one.", 203.75)):
+            statement = "insert into messages (session_id, role, content, timestamp) values ('t', ?, ?, ?)"
+            file.execute(statement, row)
+    found = [(m["role"], m["content"], m["written"]) for m in state_db.messages(record, "t")]
+    assert found == [*turns, ("assistant", "The red one.", 203.75)]
+
+
 def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
     own = state_db.own(record, ["s"], [{"role": role, "content": content} for role, content in MERGED])
     assert said(own) == [

@@ -135,7 +135,9 @@ def test_a_question_that_an_earlier_release_stored_with_what_a_host_added_is_not
     record.say("s1", 1, 2, 2)
     noted = f'[Replying to: "Which bridge?"]\n\n{turn(2)[0]}\n\n--- Attached Context ---\n\nAare'
     with closing(sqlite3.connect(record.path)) as host, host:
-        host.execute("update messages set content = ? where content = ?", (noted, turn(2)[0]))
+        host.execute(
+            "update messages set content = ?, timestamp = timestamp + id where content = ?", (noted, turn(2)[0])
+        )
         host.execute("delete from messages where content = ?", (turn(2)[1],))
     with monkeypatch.context() as earlier:
         earlier.setattr(capture, "written", str)
