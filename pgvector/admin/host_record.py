@@ -19,9 +19,7 @@ from ..session.capture import Verdict
 from ..session.conversation import READ_ONLY_CONTEXTS
 from ..session.project import project_of
 from ..session.themes import Identity, templated_theme
-from ..session.withdrawal import repeated
 from ..settings import Settings
-from ..store.rows import take
 from ..text.keep import TERMINALS, Source
 from ..text.theme_names import DEFAULT_THEME, normalise
 
@@ -82,8 +80,7 @@ def turns_of(
             said = () if shared else chain.from_iterable(map(_corrections, turn))
             # A question without an answer is stored as it was asked.
             questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
-    scrub, again = scrubber(), repeated(messages)
-    recorded = [pair for pair in off_record.recorded(messages) if not take(again, pair)]
+    scrub, recorded = scrubber(), off_record.recorded(messages)
     for place, pair in enumerate(recorded, 1):
         continued = not pair[1] and place < len(recorded)
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides

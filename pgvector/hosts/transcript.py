@@ -10,7 +10,7 @@ from typing import Any
 from . import runtime_messages
 
 # One host writes the messages that a compression in place keeps once more, a microsecond after each other.
-_SAME_MOMENT_S = 1e-5
+_SAME_MOMENT_S = 5e-6
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
 # What one host records in place of the answer of a turn that failed or was interrupted.

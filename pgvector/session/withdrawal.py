@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
-from ..hosts.transcript import MERGED, carried, exchanges, is_compressed, is_summary
+from ..hosts.transcript import MERGED, carried, exchanges, is_compressed
 from ..model import Withdrawn, now
 from .off_record import PARTS_MAX
 from .off_record import recorded as recorded_turns
@@ -55,8 +55,8 @@ def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -
     left: Counter[Pair] = Counter()
     for messages in sessions:
         left.update(map(key, stored(_apart(exchanges(_remaining(messages))), keep)))
-    found = [part for messages in sessions for part in parts(messages)]
-    for before, after in pairwise(found):
+    parts = [part for messages in sessions for part in _parts(messages)]
+    for before, after in pairwise(parts):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
         left.subtract(map(key, stored(_apart(twice), keep)))
     return tuple(max(0, left[key(turn)]) for turn in turns)
@@ -101,35 +101,7 @@ def _remaining(messages: Messages) -> list[Mapping[str, Any]]:
     return [message for message in messages if not message["taken_back"]]
 
 
-def parts(messages: Messages) -> list[Messages]:
-    """A session's messages up to each compression in place and those after the last one; no part is empty."""
-    begins = {0, max((place for place, message in enumerate(messages, 1) if message["compacted"]), default=0)}
-    last = -1
-    for place in (place for place, message in enumerate(messages) if is_summary(message, message["content"])):
-        # A summary stands behind the first messages of the part before, which are repeated, or is the first one.
-        before = max(begin for begin in begins if begin <= place)
-        sizes = range(place - before - 1, 0, -1)
-        kept = next((size for size in sizes if _begin_with(messages[before:], messages[place - size : place])), 0)
-        if kept or last >= before:
-            begins.add(place - kept)
-        last = place
-    return [messages[begin:end] for begin, end in pairwise([*sorted(begins), len(messages)]) if begin < end]
-
-
-def repeated(messages: Messages) -> Counter[Pair]:
-    """How often compressions in place have repeated each exchange in the record of a session.
-
-    They also tear questions from their answers, so one without an answer is a repetition of any with the same words.
-    """
-    found = [exchanges(part) for part in parts(messages)]
-    again = Counter(pair for before, after in pairwise(found) for pair in carried(before, after))
-    if len(found) > 1:
-        said = Counter(chain.from_iterable(found))
-        asked = Counter(question for question, _ in said.elements())
-        again |= Counter({pair: min(times, asked[pair[0]] - 1) for pair, times in said.items() if not pair[1]})
-    return again
-
-
-def _begin_with(messages: Messages, others: Messages) -> bool:
-    pairs = zip(messages, others, strict=False)
-    return all((one["role"], one["content"]) == (other["role"], other["content"]) for one, other in pairs)
+def _parts(messages: Messages) -> list[Messages]:
+    """A session's messages up to its last compression in place and those after it; no part is empty."""
+    end = max((place for place, message in enumerate(messages, 1) if message["compacted"]), default=0)
+    return [part for part in (messages[:end], messages[end:]) if part]

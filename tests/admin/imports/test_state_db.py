@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -250,22 +251,29 @@ def test_what_a_continued_session_repeats_is_stored_once(
 def test_what_a_compression_in_place_repeats_is_stored_once(
     bring: Callable[..., Outcome], record: Record, database: str, stored: bool
 ) -> None:
-    """Hosts keep the first messages and the last ones, which may be a question without an answer, around a summary."""
+    """A host writes the first messages and the last ones again, around a summary; the running turn goes on there."""
     summary = ("assistant", "[CONTEXT COMPACTION — REFERENCE ONLY] They talked of bridges.")
     sides = {number: [*zip(("user", "assistant"), turn(number), strict=True)] for number in range(1, 9)}
-    first = [message for number in range(1, 5) for message in sides[number]] + sides[5][:1]
-    second = [*sides[1], sides[2][0], summary, *sides[4], *sides[5], *sides[6], *sides[7]]
-    third = [*sides[1], sides[2][0], summary, *sides[6], *sides[7], *sides[8]]
+    said = [
+        [*chain.from_iterable(map(sides.get, (1, 2, 3, 4))), sides[5][0]],
+        [sides[5][1], *sides[6], *sides[7]],
+        sides[8],
+    ]
+    copied = [[], [*sides[1], sides[2][0], summary, *sides[4], sides[5][0]], [*sides[1], summary, *sides[6], *sides[7]]]
     if stored:
         record.say("s1", *range(1, 9))
         assert bring().code == 0
     record.say("s1")
     with closing(sqlite3.connect(record.path)) as host, host:
         host.execute("delete from messages")
-        for at, (compacted, (role, text)) in enumerate(
-            [*((1, message) for message in first + second), *((0, message) for message in third)]
-        ):
-            values = ("s1", role, text, SAID_AT.timestamp() + at, 1 - compacted, compacted)
+        rows = [
+            (part < 2, 100 * part + place * step, message)
+            for part in range(3)
+            for messages, step in ((copied[part], 1e-6), (said[part], 1))
+            for place, message in enumerate(messages, step == 1)
+        ]
+        for compacted, at, (role, text) in rows:
+            values = ("s1", role, text, SAID_AT.timestamp() + at, not compacted, compacted)
             host.execute(
                 "insert into messages (session_id, role, content, timestamp, active, compacted) "
                 "values (?, ?, ?, ?, ?, ?)", values,
