@@ -28,6 +28,13 @@ def questions(rows: Rows) -> list[str]:
     return [turn.content for turn in rows.turns() if turn.role == "user"]
 
 
+def imported(hermes: Hermes) -> int:
+    """How many turns of the host's record are not stored, and are now."""
+    path = str(hermes.home / "state.db")
+    done = hermes.run("import", "--from", "state-db", path, "--json", program="hermes-pgvector")
+    return int(json.loads(done.stdout)["rows"]["turn"]["new"])
+
+
 @pytest.mark.main_host("a")
 def test_turns_that_are_undone_are_withdrawn_also_when_nothing_is_said_after(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
@@ -76,6 +83,7 @@ def test_turns_that_a_compression_carried_on_are_withdrawn_and_no_others(
         assert chat.leave() == 0
     assert questions(rows) == asked[:5]
     assert len(rows.turns()) == 10
+    assert imported(hermes) == 0
     assert hermes.complaints() == []
 
 
@@ -144,10 +152,7 @@ def test_a_correction_that_comes_while_a_tool_runs_is_stored_with_the_question(
         assert chat.leave() == 0
     corrected = [f"{TEXAS}\n\nUser correction during the turn: in feet, please"]
     assert questions(rows) == ([TEXAS, "in feet, please"] if host.name == "a" else corrected)
-    done = hermes.run(
-        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
-    )
-    assert json.loads(done.stdout)["rows"]["turn"]["new"] == 0
+    assert imported(hermes) == 0
     assert hermes.complaints() == []
 
 
