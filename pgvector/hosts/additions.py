@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from .provenance import ATTACHMENT
-from .runtime_messages import NOTES, NOTES_MAX, ORIGIN
+from .runtime_messages import JOB, NOTES, NOTES_MAX, ORIGIN
 
 # What hosts put before what a person wrote: the message that it replies to, its id, files, pictures and recordings.
 REPLY = "[Replying to"
@@ -103,7 +103,7 @@ def _without_skill(text: str) -> str:
 
 def _without_notes(message: str) -> tuple[str, str]:
     """The note of how many pictures a message has, and the rest without what a host adds but skills."""
-    text = ORIGIN.sub("", message.strip().partition(ATTACHED)[0])
+    text = ORIGIN.sub("", JOB.sub("", message.strip()).partition(ATTACHED)[0])
     found = PICTURES.match(text)
     pictures = found[0] if found else ""
     text = text[len(pictures) :].lstrip()

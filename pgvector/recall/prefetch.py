@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cachetools import LRUCache
 
 from ..hosts.environment import user_zone
+from ..hosts.runtime_messages import JOB
 from ..hosts.transcript import exchanges
 from ..model import Hit, Recall, RecallRequest, Scope, now
 from ..settings import Settings
@@ -115,7 +116,7 @@ class Prefetch:
         """
         from .render import block
 
-        due, room, query = self._due(), self._settings.prefetch_chars_max, clean(query)
+        due, room, query = self._due(), self._settings.prefetch_chars_max, JOB.sub("", clean(query).strip())
         context = self._context(session_id, by_client, due)
         facts = self._hot(theme, room, due.facts_s)
         facts = "" if facts == context.shown.facts else facts

@@ -40,6 +40,7 @@ def test_every_message_with_which_the_host_begins_a_turn_has_a_mark(host: Host, 
         assert opening(found["handed_over"]) == "When?"
         assert written(found["handed_over"]) == "When?\n\nUser correction during the turn: rather today"
     assert set(found["failed"]) == (FAILED if host.name == "b" else set())
+    assert written(made["cron"]) == "Look at the mail"
     assert {written(text) for text in found["with_skills"]} == {"Cut the pear.\n\nAnd the plum."}
     unknown = {text for text in found["strings"] if not mark_of(f"{text}…")}
     assert unknown - NO_NOTICES - SHORTER == set(), "new strings of the host: are they notices, or words of a person?"

@@ -53,6 +53,20 @@ def test_the_same_question_asked_before_is_not_shown_and_does_not_hide_its_answe
     assert [hit.content for hit in shown] == ["In the bay."]
 
 
+def test_a_job_asks_for_its_prompt_without_what_the_host_tells_it(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def recall(_: Sequence[Kind], request: RecallRequest) -> Sequence[Recall]:
+        asked.append(request.query)
+        return [Recall(), Recall()]
+
+    prefetch = Prefetch(Settings(), recall, lambda: 0.25, lambda: False, tmp_path)
+    told = 'Say "[SILENT]" if there is nothing new.'
+    note = f"[IMPORTANT: You are running as a scheduled cron job. {told}]"
+    prefetch.text_before_turn("ops", f"{note}\n\nHow deep is the well?", "s")
+    assert asked == ["How deep is the well?"]
+
+
 def test_a_row_that_names_what_the_question_names_is_shown_however_far_it_is() -> None:
     near, far = hits(0.9, 0.1)
     assert relevant([near, replace(far, matched=("database",))], 0.8) == [near]

@@ -220,7 +220,7 @@ def test_a_job_is_kept_and_recalls_only_where_write_contexts_names_it(start: Cal
     job = talk(wanted, context="cron")
     assert job.why_no_recall(prompt) == ""
     say(job, prompt)
-    assert turns(wanted) == [("user", prompt), ("assistant", ANSWER)]
+    assert turns(wanted) == [("user", "How deep is the well?"), ("assistant", ANSWER)]
     assert talk(wanted).why_no_recall(prompt)
 
 
