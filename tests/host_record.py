@@ -20,9 +20,11 @@ class Record:
             " timestamp real, active integer default 1, compacted integer default 0)"
         )
 
-    def say(self, session: str, turn: tuple[str, str]) -> None:
+    def say(self, session: str, turn: tuple[str, str], *, took_s: float = 0) -> None:
+        """Write a turn. A compression takes no time between its sides, a person and an agent do."""
         at = time.time()
-        rows = [(session, role, text, at) for role, text in zip(("user", "assistant"), turn, strict=True)]
+        sides = enumerate(zip(("user", "assistant"), turn, strict=True))
+        rows = [(session, role, text, at + place * took_s) for place, (role, text) in sides]
         self._file.executemany("insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)", rows)
 
     def undo(self, session: str, turns: int = 1) -> None:

@@ -21,7 +21,7 @@ from .interrupted import interrupted, with_corrections
 from .outages import Notice
 from .state import EVENT_TURNS_MAX, Lineage, Taken, Turn, Turns
 from .themes import Identity, allowed
-from .withdrawal import Pair, key
+from .withdrawal import Pair
 
 NOT_RECORDED = TurnRecord()
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})
@@ -124,9 +124,10 @@ class Conversation:
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
-            if turns.passed_as:
-                self._home.accept(withdrawal.of_one(turns.passed_as, **self._origin(theme, session)))
             unheard = self._home.unheard(theme, session, record.earlier, record.late)
+        if turns.passed_as:
+            left = withdrawal.times(turns.passed_as, record.before or (), self._judge)
+            self._home.accept(withdrawal.of_one(turns.passed_as, left, **self._origin(theme, session)))
         unrecorded = off is None and off_record.unrecorded(question)  # One host tells those with a picture only now.
         late = [question, *corrections] if unrecorded else corrections
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
@@ -158,8 +159,7 @@ class Conversation:
         """Store the turns before this one that are never handed over, as the transcript has them, in their session."""
         for turn, said, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
             sides = self._judge(scrubber()(turn.question), recorded_answer(said), turn.author_id, continued=not said)
-            known = (last and key(sides) == key(last.sides)) or self._turns.was_withdrawn(turn, sides)
-            if any(sides) and not known and turn.theme == theme and not turn.off_record:
+            if any(sides) and turn.theme == theme and not (turn.off_record or self._turns.is_known(turn, sides, last)):
                 said_in = turn.session_id if turn.session_id in self._lineage.ancestors else session
                 turn.passed_as = sides
                 self._home.accept(replace(self._taken(theme, said_in, sides, turn.author_id, tools), at=turn.began))

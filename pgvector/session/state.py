@@ -200,9 +200,10 @@ class Turns:
         self._pending.remove(taken)
         return any(turn.off_record for turn in asked)
 
-    def was_withdrawn(self, turn: Turn, sides: tuple[str, str]) -> bool:
-        """Whether a turn with these sides was taken back, and not said again since."""
-        return sides in self.withdrawn and turn.began.timestamp() <= self.withdrawn_until
+    def is_known(self, turn: Turn, sides: tuple[str, str], last: Taken | None) -> bool:
+        """Whether a turn with these sides is the `last` one, or was taken back and not said again since."""
+        withdrawn = sides in self.withdrawn and turn.began.timestamp() <= self.withdrawn_until
+        return withdrawn or (last is not None and (turn.question, sides[1]) == (last.question, last.sides[1]))
 
     def _opened_as(self, question: str) -> str:
         """The text with which the turn of a question was opened: one host adds how many pictures it has afterwards."""

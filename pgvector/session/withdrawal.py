@@ -20,9 +20,14 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 Keep: TypeAlias = Callable[[str, str], Pair]
 
 
-def of_one(turn: Pair, **origin: Any) -> Withdrawn:
-    """The withdrawal of a turn as it was stored, of which none is left in the session."""
-    return Withdrawn(at=now(), turns=(turn,), standing=(0,), **origin)
+def of_one(turn: Pair, left: int = 0, **origin: Any) -> Withdrawn:
+    """The withdrawal of a turn as it was stored, of which so many are left in the session."""
+    return Withdrawn(at=now(), turns=(turn,), standing=(left,), **origin)
+
+
+def times(turn: Pair, messages: Messages, keep: Keep) -> int:
+    """How often a transcript has a turn as it was stored."""
+    return sum(key(keep(*pair)) == key(turn) for pair in exchanges(messages))
 
 
 def stored(turns: Sequence[Pair], keep: Keep) -> list[Pair]:
@@ -38,13 +43,16 @@ def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
 
 
 def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair, ...]:
-    """The last stored turns of a session that were taken back, each once; `off` is whether it is off the record now."""
-    # Turns off the record were not stored, and must not get into the spool.
+    """What identifies the last stored turns of a session that were taken back, each once.
+
+    `off` is whether it is off the record now.
+    """
+    # Turns off the record were not stored, and must not get into the spool; nor must a question where its answer tells.
     apart = _apart(recorded_turns(messages, ends_off=off, merged=True))
     recorded = set(map(key, stored([*recorded_turns(messages, ends_off=off), *apart], keep)))
     turns = stored(_apart(exchanges(withdrawn_messages(messages))), keep)
-    withdrawn = {key(turn): turn for turn in turns if any(turn) and key(turn) in recorded}
-    return tuple(withdrawn.values())[-EVENT_TURNS_MAX:]
+    withdrawn = dict.fromkeys(key(turn) for turn in turns if any(turn))
+    return tuple(turn for turn in withdrawn if turn in recorded)[-EVENT_TURNS_MAX:]
 
 
 def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -> tuple[int, ...]:
@@ -55,8 +63,7 @@ def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -
     left: Counter[Pair] = Counter()
     for messages in sessions:
         left.update(map(key, stored(_apart(exchanges(_remaining(messages))), keep)))
-    parts = [part for messages in sessions for part in _parts(messages)]
-    for before, after in pairwise(parts):
+    for before, after in pairwise(sessions):
         twice = carried(exchanges(_remaining(before)), exchanges(after))
         left.subtract(map(key, stored(_apart(twice), keep)))
     return tuple(max(0, left[key(turn)]) for turn in turns)
@@ -99,9 +106,3 @@ def key(turn: Pair) -> Pair:
 
 def _remaining(messages: Messages) -> list[Mapping[str, Any]]:
     return [message for message in messages if not message["taken_back"]]
-
-
-def _parts(messages: Messages) -> list[Messages]:
-    """A session's messages up to its last compression in place and those after it; no part is empty."""
-    end = max((place for place, message in enumerate(messages, 1) if message["compacted"]), default=0)
-    return [part for part in (messages[:end], messages[end:]) if part]

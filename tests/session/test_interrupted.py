@@ -22,6 +22,7 @@ from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.interrupted import interrupted, with_corrections
 from hermes_memory_pgvector.session.state import Turn
 from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.withdrawal import withdrawn_turns
 from hermes_memory_pgvector.settings import Settings
 
 BELL, DOOR, ROOF = "The bell of the house is cracked.", "The door is green since May.", "What of the roof of the house?"
@@ -406,3 +407,43 @@ def test_the_question_of_a_slower_request_of_the_same_session_is_stored_once(
     end_turn(fast, [user(BELL), *([says(partial)] if partial else []), user(ROOF), says(ANSWER)])
     slow.take_turn(BELL, answered, record=read_turn([user(BELL), says(answered)], BELL))
     assert sorted(stored(runtime, database)) == sorted([*KEPT[2:], ("user", BELL), ("assistant", answered)])
+
+
+def test_a_late_turn_leaves_an_earlier_one_with_the_same_answer(start: Callable[..., Runtime], database: str) -> None:
+    """What was stored of it when the next one was handed over is replaced, and nothing else."""
+    runtime = start()
+    slow, fast = talk(runtime), talk(runtime)
+    messages: Messages = []
+    for question, answer in ((BELL, DRY), (CELLAR, ANSWER), (DOOR, DRY)):
+        slow.open_turn(question)
+        messages += [user(question), says(answer)]
+        if question == DOOR:
+            fast.open_turn(ROOF)
+            fast.take_turn(ROOF, ANSWER, record=read_turn([*messages, user(ROOF), says(ANSWER)], ROOF))
+        slow.take_turn(question, answer, record=read_turn(messages, question))
+    found = stored(runtime, database)
+    assert sorted(text for role, text in found if role == "user") == sorted([BELL, CELLAR, DOOR, ROOF])
+    assert sorted(text for role, text in found if role == "assistant") == sorted([DRY, DRY, ANSWER, ANSWER])
+
+
+def test_an_interrupted_turn_is_kept_whose_answer_is_that_of_the_turn_before(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    messages = [user(DOOR), says("I will do it."), user(BELL), says("I will do it."), user(ROOF), says(ANSWER)]
+    one.open_turn(DOOR)
+    one.take_turn(DOOR, "I will do it.", record=read_turn(messages[:2], DOOR))
+    one.open_turn(BELL)
+    one.open_turn(ROOF)
+    end_turn(one, messages)
+    assert [text for role, text in stored(runtime, database) if role == "user"] == [DOOR, BELL, ROOF]
+
+
+def test_a_withdrawal_has_no_question_that_is_merged_with_one_off_the_record() -> None:
+    merged = f"{BELL}\n\noff the record: the PIN of the door is 4711"
+    marks = {"taken_back": True, "compacted": False, "written": 1.0, "tool_calls": None}
+    messages = [{**user(merged), **marks}, {**says(DRY), **marks}]
+    found = withdrawn_turns(messages, lambda question, answer: (question, answer), off=False)
+    # Both may be one message that a person wrote, which is stored: then its answer tells what is withdrawn.
+    assert found == (("", DRY),)

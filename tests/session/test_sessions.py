@@ -365,6 +365,24 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
         assert stored(runtime, database) == texts(*map(turn, range(left)))
 
 
+def test_a_turn_before_a_compression_in_place_stays_when_an_equal_one_after_it_is_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for said in (turn(0), turn(1)):
+        record.say("s", said)
+        take(one, said)
+    record.compact("s")
+    for said in (turn(0), SUMMARY, turn(1)):
+        record.say("s", said)
+    record.say("s", turn(1), took_s=0.1)
+    take(one, turn(1))
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(0), turn(1))
+
+
 def test_a_turn_that_two_compressions_in_place_carried_on_is_withdrawn(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
