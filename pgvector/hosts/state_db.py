@@ -29,7 +29,7 @@ _ENCODED = "\0json:"
 _LINE_END = re.compile("\n")
 
 _MESSAGES = """
-    select role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {more}
+    select id, role, content, tool_calls, active = 0 and compacted = 0, compacted <> 0, timestamp, {more}
     from messages where session_id = ? and role in ('user', 'assistant') order by id limit ?"""
 # Columns that not every host has, and what is read of them.
 _MORE = {"display_kind": "display_kind", "finish_reason": "finish_reason", "api_content": "substr(api_content, 1, 100)"}
@@ -72,8 +72,8 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
     """The first messages of a session, or the `newest`, in order, at most 20,000; empty when there is no record.
 
     Those of the agent that were delivered into the session are left out, and the copies of a compression. Each has
-    `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in seconds
-    since 1970, and, on one host, its `display_kind` and how its `api_content` begins, which the model got.
+    `id`, `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in
+    seconds since 1970, and, on one host, its `display_kind` and how its `api_content` begins, which the model got.
     """
     return without_copies([found for found, delivered in _messages(home, session_id, newest=newest) if not delivered])
 
@@ -112,14 +112,14 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
     there = {row[0] for row in _read(home, _COLUMNS, ())}
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
     rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
-    for role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
+    for number, role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
         speaks = role == "assistant" and not calls
         delivered = answered and speaks and not end
         answered = delivered or (speaks and bool(end) and end not in _GOES_ON)
-        message = {"role": role, "content": decoded(content), "tool_calls": calls, "api_content": sent, **marks}
-        found.append((message, delivered))
+        said = {"id": number, "role": role, "content": decoded(content), "tool_calls": calls, "api_content": sent}
+        found.append((said | marks, delivered))
     return found
 
 

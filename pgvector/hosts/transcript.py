@@ -9,8 +9,9 @@ from typing import Any
 
 from . import runtime_messages
 
-# One host writes the messages that a compression in place keeps once more, a microsecond after each other.
-_SAME_MOMENT_S = 5e-6
+# One host writes the messages that a compression in place keeps once more, a microsecond after each other, in the order
+# of their ids: results of tools may be between two.
+_NEXT_S = 2e-6
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
 # What one host records in place of the answer of a turn that failed or was interrupted.
@@ -118,7 +119,8 @@ def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         originals, original = places[role, content], exact.get((role, content, at)) if at else None
         others = [*messages[max(0, place - 1) : place], *messages[place + 1 : place + 2]]
         if original is None and originals and found[originals[-1]]["compacted"]:
-            at_once = any(abs(other["written"] - at) < _SAME_MOMENT_S for other in others)
+            apart = ((abs(other["written"] - at), abs(other["id"] - message["id"])) for other in others)
+            at_once = any(time < _NEXT_S * rows for time, rows in apart)
             original = originals[-1] if at_once else None
         if original is not None and not found[original]["taken_back"]:
             if message["taken_back"]:

@@ -20,6 +20,7 @@ ROWS = [
     ("user", BRIEF, None, None), ("user", "Which bell?", None, None), ("assistant", "The old one.", None, None),
     ("assistant", "It rings.", None, None),
 ]  # fmt: skip
+BEFORE = [("user", "Which tap?"), ("assistant", "The red one.")]
 # As a host has them when it goes on.
 MERGED = [
     ("user", "Which tap?"), ("assistant", ""), ("assistant", "The red one.\nThe parcel has come.\nAnd the letter."),
@@ -67,6 +68,26 @@ def test_what_a_host_has_written_again_with_its_time_is_left_out(record: Path) -
             file.execute(statement, row)
     found = [(m["role"], m["content"], m["written"]) for m in state_db.messages(record, "t")]
     assert found == [*turns, ("assistant", "The red one.", 203.75)]
+
+
+def test_the_copy_of_an_answer_that_many_tools_gave_is_taken_back_with_its_turn(record: Path) -> None:
+    """One host writes what a compression in place keeps a microsecond after each other, results of tools between."""
+    kept = [
+        ("user", "Which bell?"),
+        ("assistant", "Let me see."),
+        *[("tool", "a page")] * 8,
+        ("assistant", "It rings."),
+    ]
+    turns = [(*row, 100.5 + 3 * place, 0, 1) for place, row in enumerate((*BEFORE, *kept))]
+    copies = [(*row, 200.5 + place * 1e-6, 0, 0) for place, row in enumerate(kept)]
+    with sqlite3.connect(record / "state.db") as file:
+        statement = (
+            "insert into messages (session_id, role, content, timestamp, active, compacted) values ('t', ?, ?, ?, ?, ?)"
+        )
+        file.executemany(statement, turns + copies)
+    found = state_db.messages(record, "t")
+    assert said(message for message in found if not message["taken_back"]) == BEFORE
+    assert said(message for message in found if message["taken_back"]) == [row for row in kept if row[0] != "tool"]
 
 
 def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
