@@ -80,7 +80,7 @@ def turns_of(
             said = () if shared else chain.from_iterable(map(_corrections, turn))
             # A question without an answer is stored as it was asked.
             questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
-    scrub, recorded = scrubber(), off_record.recorded(messages)
+    scrub, recorded = scrubber(), off_record.recorded(messages, merged=True)
     for place, pair in enumerate(recorded, 1):
         continued = not pair[1] and place < len(recorded)
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides

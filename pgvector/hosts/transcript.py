@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import runtime_messages
@@ -107,33 +107,54 @@ def is_compressed(messages: Sequence[Mapping[str, Any]]) -> bool:
 def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages of the host's record without those that one host has written once more.
 
-    It does so when it compresses in place, whose summary is left out with them, and, with the times of the originals,
-    when a session that was resumed is left. A message was taken back when a copy of it was.
+    It does so when it compresses in place, and, with the times of the originals, when a session that was resumed is
+    left. What it writes with them is left out, too: the summary, and a question that it has changed, which may be
+    several that it has merged. A message was taken back when a copy of it was.
     """
     found: list[dict[str, Any]] = []
     # The places of a text, and the place of a text with its time.
     places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     exact: dict[tuple[str, str, float], int] = {}
+    # Whether a compression was before, and whether the last message may be a copy that it has changed.
+    compressed = changed = False
     for place, message in enumerate(messages):
         role, content, at = message["role"], message["content"], message["written"]
         originals, original = places[role, content], exact.get((role, content, at)) if at else None
-        others = [*messages[max(0, place - 1) : place], *messages[place + 1 : place + 2]]
+        before, after = messages[max(0, place - 1) : place], messages[place + 1 : place + 2]
         if original is None and originals and found[originals[-1]]["compacted"]:
-            apart = ((abs(other["written"] - at), abs(other["id"] - message["id"])) for other in others)
-            at_once = any(time < _NEXT_S * rows for time, rows in apart)
-            original = originals[-1] if at_once else None
+            original = originals[-1] if _at_once(message, (*before, *after)) else None
         if original is not None and not found[original]["taken_back"]:
             if message["taken_back"]:
                 originals.remove(original)
-                found[original] = {**found[original], "taken_back": True}
-            if is_summary(found[-1], found[-1]["content"]):
-                found.pop()
+                _take_back(found, original, whole=changed)
+            if changed or is_summary(found[-1], found[-1]["content"]):
+                last = found.pop()
+                if changed:
+                    places[last["role"], last["content"]].pop()
+                    del exact[last["role"], last["content"], last["written"]]
+            changed = False
             continue
+        changed = compressed and role == "user" and _at_once(message, after) and not is_summary(message, content)
         if not is_summary(message, content):
             originals.append(len(found))
             exact[role, content, at] = len(found)
         found.append(message)
+        compressed = compressed or message["compacted"]
     return found
+
+
+def _at_once(message: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a message was written with another one."""
+    apart = ((abs(other["written"] - message["written"]), abs(other["id"] - message["id"])) for other in others)
+    return any(time < _NEXT_S * rows for time, rows in apart)
+
+
+def _take_back(found: list[dict[str, Any]], place: int, *, whole: bool) -> None:
+    """Note that a message was taken back, with `whole` also those before it that have no answer."""
+    found[place] = {**found[place], "taken_back": True}
+    while whole and place and not (found[place - 1]["role"] == "assistant" and not found[place - 1]["tool_calls"]):
+        place -= 1
+        found[place] = {**found[place], "taken_back": True}
 
 
 def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

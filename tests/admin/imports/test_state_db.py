@@ -324,6 +324,39 @@ def test_a_session_that_was_compressed_in_place_twice_comes_once_and_without_wha
     assert bring().document["rows"]["turn"]["new"] == 0
 
 
+def test_a_question_that_a_host_has_merged_with_one_off_the_record_is_left_out(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    record.say("s1", 1, 2)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        merged = f"{turn(2)[0]}\n\noff the record: the PIN of the bridge is 4711"
+        host.execute("update messages set content = ? where content = ?", (merged, turn(2)[0]))
+    assert bring().code == 0
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1)]
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_question_that_a_compression_in_place_has_changed_is_not_imported_with_it(
+    bring: Callable[..., Outcome], record: Record, database: str, undone: bool
+) -> None:
+    """One host goes on with questions that it has merged, and with what a message was before it was recorded."""
+    aside = "off the record: the PIN of the bridge is 4711"
+    one, two = (list(zip(("user", "assistant"), turn(number), strict=True)) for number in (1, 2))
+    said = [*one, two[0], ("user", aside), two[1]]
+    copied = [*one, ("user", f"{two[0][1]}\n\n{aside}"), two[1]]
+    rows = [(*row, 60 * place, 0, 1) for place, row in enumerate(said)]
+    rows += [(*row, 3600 + 1e-6 * place, not (undone and place > 1), 0) for place, row in enumerate(copied)]
+    record.say("s1")
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.executemany(
+            "insert into messages (session_id, role, content, timestamp, active, compacted) "
+            "values ('s1', ?, ?, ?, ?, ?)",
+            [(role, text, SAID_AT.timestamp() + at, *marks) for role, text, at, *marks in rows],
+        )
+    assert bring().code == 0
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *([] if undone else turn(2)[:1])]
+
+
 def test_turns_that_are_stored_or_come_later_are_not_doubled(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
