@@ -27,6 +27,14 @@ class Record:
         rows = [(session, role, text, at + place * took_s) for place, (role, text) in sides]
         self._file.executemany("insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)", rows)
 
+    def copy(self, session: str, turn: tuple[str, str]) -> None:
+        """Write a turn once more, with the times that it has."""
+        self._file.execute(
+            "insert into messages (session_id, role, content, timestamp) select session_id, role, content, timestamp"
+            " from messages where session_id = ? and content in (?, ?) order by id",
+            (session, *turn),
+        )
+
     def undo(self, session: str, turns: int = 1) -> None:
         self._file.execute(
             "update messages set active = 0 where id in (select id from messages where session_id = ? and active = 1"

@@ -38,8 +38,12 @@ def stored(turns: Sequence[Pair], keep: Keep) -> list[Pair]:
 
 
 def withdrawn_messages(messages: Messages) -> list[Mapping[str, Any]]:
-    """The messages that were taken back."""
-    return [message for message in messages if message["taken_back"]]
+    """The messages that were taken back.
+
+    One host marks the last ones so when it compresses a session in place, and writes them once more with their times.
+    """
+    standing = {(m["role"], m["content"], m["written"]) for m in _remaining(messages) if m["written"]}
+    return [m for m in messages if m["taken_back"] and (m["role"], m["content"], m["written"]) not in standing]
 
 
 def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair, ...]:

@@ -383,6 +383,23 @@ def test_a_turn_before_a_compression_in_place_stays_when_an_equal_one_after_it_i
     assert stored(runtime, database) == texts(turn(0), turn(1))
 
 
+def test_a_replay_has_turns_that_a_compression_in_place_took_back_and_kept(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    """One host does both with the last turns. The memory may have been away when they were said."""
+    record.say("s", turn(1))
+    record.undo("s")
+    record.say("s", SUMMARY)
+    record.copy("s", turn(1))
+    record.say("s", turn(2))
+    record.undo("s")
+    runtime = start()
+    one = talk(runtime)
+    one.take_back()
+    one.end(transcript(turn(1), turn(2)))
+    assert stored(runtime, database) == texts(turn(1))
+
+
 def test_a_turn_that_two_compressions_in_place_carried_on_is_withdrawn(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
