@@ -43,7 +43,9 @@ class Record:
         )
 
     def compact(self, session: str) -> None:
-        self._file.execute("update messages set active = 0, compacted = 1 where session_id = ?", (session,))
+        self._file.execute(
+            "update messages set active = 0, compacted = 1 where session_id = ? and active = 1", (session,)
+        )
 
     def begin(self, session: str, parent: str, *, end_reason: str = "", model_config: str = "{}") -> None:
         """Begin a session after `parent`, which has ended for a reason."""

@@ -129,13 +129,13 @@ def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 _take_back(found, original, whole=changed)
             if changed or is_summary(found[-1], found[-1]["content"]):
                 last = found.pop()
-                if changed:
+                if changed and not last["taken_back"]:
                     places[last["role"], last["content"]].pop()
                     del exact[last["role"], last["content"], last["written"]]
             changed = False
             continue
         changed = compressed and role == "user" and _at_once(message, after) and not is_summary(message, content)
-        if not is_summary(message, content):
+        if not (message["taken_back"] or is_summary(message, content)):
             originals.append(len(found))
             exact[role, content, at] = len(found)
         found.append(message)

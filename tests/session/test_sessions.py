@@ -400,6 +400,24 @@ def test_a_replay_has_turns_that_a_compression_in_place_took_back_and_kept(
     assert stored(runtime, database) == texts(turn(1))
 
 
+def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn_though_it_was_said_again_and_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    for said in (turn(0), turn(1), turn(1)):
+        record.say("s", said, took_s=0.1)
+        take(one, said)
+    record.undo("s")
+    one.take_back()
+    record.compact("s")
+    for said in (SUMMARY, turn(1)):
+        record.say("s", said)
+    record.undo("s")
+    one.take_back()
+    assert stored(runtime, database) == texts(turn(0))
+
+
 def test_a_turn_that_two_compressions_in_place_carried_on_is_withdrawn(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
