@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from .record_copies import without_copies
 from .runtime_messages import DELIVERED
-from .transcript import text_of, without_copies
+from .transcript import text_of
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import runtime_messages
 
-# One host writes the messages that a compression in place keeps once more, a microsecond after each other, in the order
-# of their ids: results of tools may be between two.
-_NEXT_S = 2e-6
 # How hosts begin the message in place of an interrupted answer.
 INTERRUPTED = "Operation interrupted"
 # What one host records in place of the answer of a turn that failed or was interrupted.
@@ -102,59 +99,6 @@ def finished(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def is_compressed(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the host's record of a session has messages that were compressed, or a summary in place of them."""
     return any(message.get("compacted") or is_summary(message, text_of(message.get("content"))) for message in messages)
-
-
-def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of the host's record without those that one host has written once more.
-
-    It does so when it compresses in place, and, with the times of the originals, when a session that was resumed is
-    left. What it writes with them is left out, too: the summary, and a question that it has changed, which may be
-    several that it has merged. A message was taken back when a copy of it was.
-    """
-    found: list[dict[str, Any]] = []
-    # The places of a text, and the place of a text with its time.
-    places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    exact: dict[tuple[str, str, float], int] = {}
-    # Whether a compression was before, and whether the last message may be a copy that it has changed.
-    compressed = changed = False
-    for place, message in enumerate(messages):
-        role, content, at = message["role"], message["content"], message["written"]
-        originals, original = places[role, content], exact.get((role, content, at)) if at else None
-        before, after = messages[max(0, place - 1) : place], messages[place + 1 : place + 2]
-        if original is None and originals and found[originals[-1]]["compacted"]:
-            original = originals[-1] if _at_once(message, (*before, *after)) else None
-        if original is not None and not found[original]["taken_back"]:
-            if message["taken_back"]:
-                originals.remove(original)
-                _take_back(found, original, whole=changed)
-            if changed or is_summary(found[-1], found[-1]["content"]):
-                last = found.pop()
-                if changed and not last["taken_back"]:
-                    places[last["role"], last["content"]].pop()
-                    del exact[last["role"], last["content"], last["written"]]
-            changed = False
-            continue
-        changed = compressed and role == "user" and _at_once(message, after) and not is_summary(message, content)
-        if not (message["taken_back"] or is_summary(message, content)):
-            originals.append(len(found))
-            exact[role, content, at] = len(found)
-        found.append(message)
-        compressed = compressed or message["compacted"]
-    return found
-
-
-def _at_once(message: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a message was written with another one."""
-    apart = ((abs(other["written"] - message["written"]), abs(other["id"] - message["id"])) for other in others)
-    return any(time < _NEXT_S * rows for time, rows in apart)
-
-
-def _take_back(found: list[dict[str, Any]], place: int, *, whole: bool) -> None:
-    """Note that a message was taken back, with `whole` also those before it that have no answer."""
-    found[place] = {**found[place], "taken_back": True}
-    while whole and place and not (found[place - 1]["role"] == "assistant" and not found[place - 1]["tool_calls"]):
-        place -= 1
-        found[place] = {**found[place], "taken_back": True}
 
 
 def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

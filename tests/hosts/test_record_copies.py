@@ -1,0 +1,53 @@
+"""What a host has written into its record once more is left out, and nothing else is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.hosts.record_copies import without_copies
+from hermes_memory_pgvector.hosts.transcript import is_summary
+
+SUMMARY = "[CONTEXT COMPACTION — REFERENCE ONLY] They talked."
+MESSAGES = st.lists(
+    st.fixed_dictionaries({
+        "role": st.sampled_from(["user", "assistant"]),
+        "content": st.sampled_from(["a", "b", "c", "a\n\nb", SUMMARY, ""]),
+        "tool_calls": st.sampled_from([None, "[]"]),
+        "taken_back": st.booleans(),
+        "compacted": st.booleans(),
+        "step_s": st.sampled_from([0, 1e-6, 3e-6, 1]),
+        "rows": st.sampled_from([1, 2, 9]),
+    }),
+    max_size=25,
+)  # fmt: skip
+
+
+def recorded(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    messages, at, number = list[dict[str, Any]](), 1000.0, 0
+    for step in steps:
+        at, number = at + step["step_s"], number + step["rows"]
+        messages.append({**step, "written": at, "id": number})
+    return messages
+
+
+@given(MESSAGES)
+def test_what_was_said_stays_at_least_once_and_in_order(steps: list[dict[str, Any]]) -> None:
+    messages = recorded(steps)
+    kept = without_copies(messages)
+    numbers = [message["id"] for message in kept]
+    assert numbers == sorted(set(numbers))
+
+    def answers(of: list[dict[str, Any]]) -> set[str]:
+        said = [message for message in of if message["role"] == "assistant"]
+        return {message["content"] for message in said if not is_summary(message, message["content"])}
+
+    assert answers(kept) == answers(messages)
+
+
+@given(MESSAGES)
+def test_without_a_compression_only_what_has_the_same_time_is_a_copy(steps: list[dict[str, Any]]) -> None:
+    messages = recorded([{**step, "compacted": False, "step_s": step["step_s"] or 1} for step in steps])
+    assert without_copies(messages) == messages
