@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -80,12 +80,22 @@ def turns_of(
             said = () if shared else chain.from_iterable(map(_corrections, turn))
             # A question without an answer is stored as it was asked.
             questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
-    scrub, recorded = scrubber(), off_record.recorded(messages, merged=True)
+    scrub, silenced = scrubber(), _silenced(exchanges(messages))
+    recorded = [pair for pair in off_record.recorded(messages, merged=True) if pair not in silenced]
     for place, pair in enumerate(recorded, 1):
         continued = not pair[1] and place < len(recorded)
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides
         if any(texts) and pair in times:
             yield datetime.fromtimestamp(times[pair], UTC), pair, texts
+
+
+def _silenced(turns: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The turns that a message takes off the record, and those before it that it has interrupted."""
+    found, off = set[tuple[str, str]](), False
+    for question, answer in reversed(turns):
+        off = off_record.silences(question) or (off and not answer)
+        found |= {(question, answer)} if off else set()
+    return found
 
 
 def _corrections(message: Mapping[str, Any]) -> list[str]:

@@ -208,6 +208,18 @@ def test_questions_that_were_interrupted_are_stored_though_they_are_short(
     assert len(sql(database)) == 3
 
 
+@pytest.mark.parametrize("said", ["off the record: my PIN is 1234", "off the record please"])
+def test_a_question_that_off_the_record_has_interrupted_stays_out(
+    bring: Callable[..., Outcome], record: Record, database: str, said: str
+) -> None:
+    record.say("s1", 1, 2, 3)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("delete from messages where content = ?", (turn(2)[1],))
+        host.execute("update messages set content = ? where content = ?", (said, turn(3)[0]))
+    assert bring().code == 0
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1)]
+
+
 def test_a_turn_that_was_redirected_in_a_room_is_imported_without_what_another_person_may_have_said(
     bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,10 +352,10 @@ def test_a_question_that_a_compression_in_place_has_changed_is_not_imported_with
     bring: Callable[..., Outcome], record: Record, database: str, undone: bool
 ) -> None:
     """One host goes on with questions that it has merged, and with what a message was before it was recorded."""
-    aside = "off the record: the PIN of the bridge is 4711"
+    second = "And of what is it?"
     one, two = (list(zip(("user", "assistant"), turn(number), strict=True)) for number in (1, 2))
-    said = [*one, two[0], ("user", aside), two[1]]
-    copied = [*one, ("user", f"{two[0][1]}\n\n{aside}"), two[1]]
+    said = [*one, two[0], ("user", second), two[1]]
+    copied = [*one, ("user", f"{two[0][1]}\n\n{second}"), two[1]]
     rows = [(*row, 60 * place, 0, 1) for place, row in enumerate(said)]
     rows += [(*row, 3600 + 1e-6 * place, not (undone and place > 1), 0) for place, row in enumerate(copied)]
     record.say("s1")
@@ -354,7 +366,8 @@ def test_a_question_that_a_compression_in_place_has_changed_is_not_imported_with
             [(role, text, SAID_AT.timestamp() + at, *marks) for role, text, at, *marks in rows],
         )
     assert bring().code == 0
-    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *([] if undone else turn(2)[:1])]
+    later = [] if undone else [turn(2)[0], second, turn(2)[1]]
+    assert [content for _, _, content, _, _ in sql(database)] == [*turn(1), *later]
 
 
 def test_turns_that_are_stored_or_come_later_are_not_doubled(
