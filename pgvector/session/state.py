@@ -116,9 +116,9 @@ class Turns:
         self.current = Turn(is_open=False, is_taken=True)
         self.any_off_record = False
         self.withdrawn: frozenset[tuple[str, str]] = frozenset()
-        self.withdrawn_question: str | None = None
         # When the last of them was said, in seconds since 1970.
         self.withdrawn_until = 0.0
+        self.withdrawn_question: str | None = None
         self._pending: deque[Turn] = deque(maxlen=PENDING_MAX)
         # Questions of turns that the outbox refused.
         self.refused: deque[str] = deque(maxlen=PENDING_MAX)
