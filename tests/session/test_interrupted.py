@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy  # noqa: F401 - hypothesis fails while a thread of ours imports it
@@ -13,17 +12,15 @@ import pytest
 from host_record import Record
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import Endpoint
 
 from hermes_memory_pgvector.hosts.additions import ATTACHMENT
 from hermes_memory_pgvector.hosts.tool_calls import read_turn
-from hermes_memory_pgvector.runtime import Runtime, acquire, release
+from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.interrupted import interrupted, with_corrections
 from hermes_memory_pgvector.session.state import Turn
 from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.session.withdrawal import withdrawn_turns
-from hermes_memory_pgvector.settings import Settings
 
 BELL, DOOR, ROOF = "The bell of the house is cracked.", "The door is green since May.", "What of the roof of the house?"
 ANSWER, STOPPED = "The roof was mended in spring, as was the chimney.", "Operation interrupted: waiting (2.1s elapsed)."
@@ -98,28 +95,6 @@ def test_merged_questions_are_taken_apart_whatever_is_in_them(said: list[str], d
     merged = "\n\n".join([*said[cut:], ROOF])
     messages = [*map(user, said[:cut]), user(merged), says(ANSWER)]
     assert [question for question, _, _ in found(messages, *said)] == said
-
-
-@pytest.fixture
-def start(tmp_path: Path, agents_database: str) -> Iterator[Callable[..., Runtime]]:
-    endpoint, running = Endpoint(), list[Runtime]()
-    (tmp_path / "memories").mkdir()
-
-    def make(**changed: Any) -> Runtime:
-        values = {"dsn": agents_database, "embed_url": endpoint.url, "embed_model": "test", "batch_linger_s": 0}
-        running.append(acquire(Settings(**values | changed), tmp_path))
-        assert running[-1].wait_ready(10)
-        return running[-1]
-
-    yield make
-    for runtime in running:
-        release(runtime)
-    endpoint.close()
-
-
-@pytest.fixture
-def record(tmp_path: Path) -> Record:
-    return Record(tmp_path)
 
 
 def talk(runtime: Runtime, session: str = "s", **identity: str) -> Conversation:

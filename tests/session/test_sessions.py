@@ -20,7 +20,6 @@ from host_record import Record
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logins import with_and_without_row_security
-from loopback import Endpoint
 from waiting import wait_for
 
 from hermes_memory_pgvector.files import mark_name
@@ -35,37 +34,7 @@ from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 
-
-@pytest.fixture
-def start(tmp_path: Path, agents_database: str) -> Iterator[Callable[..., Runtime]]:
-    endpoint = Endpoint()
-    (tmp_path / "memories").mkdir()
-    running: list[Runtime] = []
-
-    def make(**changed: Any) -> Runtime:
-        values = {
-            "dsn": agents_database,
-            "embed_url": endpoint.url,
-            "embed_model": "test",
-            "batch_linger_s": 0,
-            **changed,
-        }
-        running.append(acquire(Settings(**values), tmp_path))
-        assert running[-1].wait_ready(10)
-        return running[-1]
-
-    yield make
-    for runtime in running:
-        release(runtime)
-    endpoint.close()
-
-
 SUMMARY = ("[CONTEXT COMPACTION] There was talk of slow hosts.", "")
-
-
-@pytest.fixture
-def record(tmp_path: Path) -> Record:
-    return Record(tmp_path)
 
 
 def turn(number: int) -> tuple[str, str]:
@@ -416,24 +385,6 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn_though_it_wa
     record.undo("s")
     one.take_back()
     assert stored(runtime, database) == texts(turn(0))
-
-
-def test_a_turn_that_two_compressions_in_place_carried_on_is_withdrawn(
-    start: Callable[..., Runtime], record: Record, database: str
-) -> None:
-    runtime = start()
-    one = talk(runtime)
-    for number in range(5):
-        record.say("s", turn(number))
-        take(one, turn(number))
-    for _ in range(2):
-        record.compact("s")
-        for said in (turn(0), SUMMARY, turn(3), turn(4)):
-            record.say("s", said)
-    for left in (4, 3):
-        record.undo("s")
-        one.take_back()
-        assert stored(runtime, database) == texts(*map(turn, range(left)))
 
 
 def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
