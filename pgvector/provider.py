@@ -128,12 +128,12 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
             release(before.runtime)
         runtime.make_files()
         runtime.wake()
-        if conversation.primary:
-            runtime.reconcile(identity, conversation.session_id)
+        if conversation.session.primary:
+            runtime.reconcile(identity, conversation.session.id)
             runtime.after_start(PendingWrites(runtime.home.state, runtime.settings).delete_expired)
             if identity.platform != "api_server":
                 # No hook is called for turns that were taken back while no agent was running.
-                runtime.after_start(conversation.take_back)
+                runtime.after_start(conversation.replay.take_back)
 
     def initialize_for_inspection(self, session_id: str = "", **kwargs: Any) -> None:  # noqa: ARG002
         """Let the host read prompt and tools. No thread, file or connection is opened."""
@@ -173,10 +173,10 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         late, off = conversation.late_switch(), runtime.settings.off_record
         if switched := notice(query, always_off=off) or notice(late, always_off=off):
             return switched
-        theme = None if conversation.why_no_recall(query) else conversation.theme()
+        theme = None if conversation.why_no_recall(query) else conversation.session.allowed_theme()
         if theme is None or not (runtime.prefetch.enabled or runtime.settings.injects_facts):
             return ""
-        client, session = conversation.identity.platform == "api_server", session_id or conversation.session_id
+        client, session = conversation.session.identity.platform == "api_server", session_id or conversation.session.id
         text, self._recalled = runtime.prefetch.text_before_turn(theme, query, session, client, runtime.own(theme))
         return text
 
@@ -207,7 +207,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         if self._session is None:
             return json.dumps({"error": self.unavailable_reason() or "the memory is not initialized"})
         runtime, conversation, _ = self._session
-        theme = conversation.theme()
+        theme = conversation.session.allowed_theme()
         if theme is None:
             return json.dumps({"error": "this theme is not in allowed_themes"})
         return call(runtime, tool_name, args or {}, conversation.caller(theme))
@@ -229,7 +229,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
 
         if self._session is not None:
             (runtime, conversation, _), seen = self._session, messages or ()
-            runtime.prefetch.note_replay(session_id or conversation.session_id, seen)
+            runtime.prefetch.note_replay(session_id or conversation.session.id, seen)
             record = read_turn(seen, user_content, runtime.settings.trusted_tools)
             author = str((turn_author or {}).get("id") or "")
             conversation.take_turn(user_content, assistant_content, session_id, author, record)
@@ -252,7 +252,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
     def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store the turns that were missed. Hosts call this more than once a session, with the whole transcript."""
         if self._session is not None:
-            self._session.conversation.end(messages or ())
+            self._session.conversation.replay.end(messages or ())
 
     # Session
 
@@ -268,8 +268,8 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         runtime, conversation, _ = self._begun
         theme = conversation.open_turn(message, author, began=began)
         if turn_number == 1:
-            runtime.prefetch.begin(theme, conversation.session_id)
-        if runtime.settings.injects_facts and conversation.primary and conversation.theme():
+            runtime.prefetch.begin(theme, conversation.session.id)
+        if runtime.settings.injects_facts and conversation.session.primary and conversation.session.allowed_theme():
             runtime.in_background(runtime.facts.begin, conversation.caller(theme), turn_number, str(message), began)
 
     @guarded(nothing)
@@ -287,11 +287,11 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
             return
         runtime, conversation, _ = self._session
         if rewound:
-            conversation.take_back()
+            conversation.replay.take_back()
             return
         conversation.go_on(new_session_id, parent_session_id, anew=reset, reason=str(kwargs.get("reason") or ""))
-        if conversation.primary:
-            runtime.reconcile(conversation.identity, conversation.session_id)
+        if conversation.session.primary:
+            runtime.reconcile(conversation.session.identity, conversation.session.id)
 
     @guarded(str, raises=CheckpointFailed)
     def on_pre_compress(self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool | None = None) -> str:
@@ -305,14 +305,14 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         if self._session is None:
             return ""
         runtime, conversation, _ = self._session
-        theme = conversation.theme()
+        theme = conversation.session.allowed_theme()
         return "" if theme is None else runtime.prefetch.before_compression(theme, messages or ())
 
     def _checkpoint(self, messages: Sequence[Mapping[str, Any]], *, required: bool) -> None:
         try:
             if self._session is None:
                 raise CheckpointFailed(self.unavailable_reason() or "the memory is not initialized")
-            self._session.runtime.checkpoint(self._session.conversation, messages)
+            self._session.runtime.checkpoint(self._session.conversation.replay, messages)
         except CheckpointFailed as error:
             log.log(logging.WARNING if required else logging.INFO, "no checkpoint before a compression: %s", error)
             if required:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .embedding.compatibility import EmbedderCompatibility
     from .outbox.dead_letters import DeadLetters
     from .recall.reranking import Recalling
-    from .session.conversation import Conversation
+    from .session.replay import Replay
     from .store.connection.database import Database
     from .store.queries import Kind
     from .write.batches import BatchProcessor
@@ -179,10 +179,10 @@ class Runtime:
         with importing():
             self.prefetch.load()
 
-    def checkpoint(self, conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -> None:
+    def checkpoint(self, replay: Replay, messages: Sequence[Mapping[str, Any]]) -> None:
         """Have the turns of these messages and all earlier events survive a power loss. Raises CheckpointFailed."""
         try:
-            if not conversation.checkpoint(messages):
+            if not replay.checkpoint(messages):
                 raise CheckpointFailed("the outbox refuses the turns; run: hermes-pgvector doctor")
             self._spool.sync()
         except (PgvectorError, OSError) as error:

@@ -16,8 +16,8 @@ from ..hosts.runtime_messages import CORRECTED, corrections, is_within_turn
 from ..hosts.transcript import exchanges, text_of
 from ..session import off_record
 from ..session.capture import Verdict
-from ..session.conversation import READ_ONLY_CONTEXTS
 from ..session.project import project_of
+from ..session.session_context import READ_ONLY_CONTEXTS
 from ..session.themes import Identity, templated_theme
 from ..settings import Settings
 from ..text.keep import TERMINALS, Source

@@ -89,7 +89,7 @@ def say(runtime: Runtime, platform: str, chat_id: str, text: str) -> None:
 
 def recalled(runtime: Runtime, platform: str, chat_id: str, question: str) -> str:
     """What comes before a turn, of other sessions."""
-    theme = chat(runtime, platform, chat_id).theme()
+    theme = chat(runtime, platform, chat_id).session.allowed_theme()
     assert theme
     return "\n".join(hit.content for hit in runtime.prefetch.before_turn(theme, question, "another").hits)
 
@@ -117,7 +117,7 @@ def test_what_is_said_on_one_platform_is_recalled_on_the_other_from_every_home(
     assert done.out.splitlines()[-1].startswith("linked as dm-person-")
     assert done.out.splitlines()[-1].endswith("moved 4 rows")
     for runtime, platform, chat_id in ((one, "telegram", TELEGRAM), (two, "discord", DISCORD)):
-        theme = chat(runtime, platform, chat_id).theme()
+        theme = chat(runtime, platform, chat_id).session.allowed_theme()
         assert theme
         wait_for(lambda runtime=runtime, theme=theme: len(runtime.own(theme)) == 3)
     assert GATE in recalled(two, "discord", DISCORD, "What is the code of the gate?")
@@ -146,7 +146,7 @@ def test_separated_accounts_have_their_own_rows_again_and_later_ones_stay_apart(
     assert done.code == 0, done.shown
     assert themes(database) == before
     assert run("list").out == "no accounts are linked\n"
-    theme = chat(one, "telegram", TELEGRAM).theme()
+    theme = chat(one, "telegram", TELEGRAM).session.allowed_theme()
     assert theme
     wait_for(lambda: one.own(theme) == (theme,))
     assert BOAT not in recalled(one, "telegram", TELEGRAM, "Where does the boat lie?")
@@ -253,7 +253,7 @@ def test_the_tools_of_a_linked_account_serve_the_person(
 ) -> None:
     one = open_home()
     assert run("link", "--yes", typed=BOTH).code == 0
-    phone, laptop = (chat(one, name, number).theme() or "" for name, number in
+    phone, laptop = (chat(one, name, number).session.allowed_theme() or "" for name, number in
                      (("telegram", TELEGRAM), ("discord", DISCORD)))  # fmt: skip
     wait_for(lambda: len(one.own(phone)) == 3)
 
@@ -268,7 +268,7 @@ def test_the_tools_of_a_linked_account_serve_the_person(
     assert [entry["content"] for entry in call("list_memories", laptop)["entries"]] == [GATE]
     assert [hit["content"] for hit in call("recall_memory", laptop, query="code of the gate")["hits"]] == [GATE]
     person = one.own(phone)[0]
-    for theme in ("ops", chat(one, "telegram", OTHER).theme() or ""):
+    for theme in ("ops", chat(one, "telegram", OTHER).session.allowed_theme() or ""):
         for scope in (person, person.upper(), phone, "all"):
             assert not call("recall_memory", theme, query="code of the gate", scope=scope).get("hits")
         assert "no such entry" in call("forget", theme, id=kept["id"])["error"]
@@ -290,7 +290,7 @@ def test_an_event_in_the_spool_of_another_home_follows_the_link(
     assert two.writer.flush(20)
     (person,) = themes(database)
     assert person.startswith("dm-person-")
-    theme = chat(one, "telegram", TELEGRAM).theme()
+    theme = chat(one, "telegram", TELEGRAM).session.allowed_theme()
     assert theme
     wait_for(lambda: len(one.own(theme)) == 3)
     assert BOAT in recalled(one, "telegram", TELEGRAM, "Where does the boat lie?")
@@ -301,7 +301,7 @@ def test_rows_of_an_agent_that_knows_no_links_are_recalled_and_moved_by_the_next
 ) -> None:
     one = open_home()
     assert run("link", "--yes", typed=BOTH).code == 0
-    theme = chat(one, "telegram", TELEGRAM).theme()
+    theme = chat(one, "telegram", TELEGRAM).session.allowed_theme()
     assert theme
     with psycopg.connect(database) as connection:
         # As release 2.0.0 does.
@@ -321,7 +321,7 @@ def test_links_add_no_statement_to_a_recall(
 ) -> None:
     one = open_home()
     say(one, "telegram", TELEGRAM, GATE)
-    theme = chat(one, "telegram", TELEGRAM).theme()
+    theme = chat(one, "telegram", TELEGRAM).session.allowed_theme()
     assert theme
 
     def statements() -> int:

@@ -261,7 +261,7 @@ def test_a_home_that_cannot_be_written_still_stores_and_recalls(
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     runtime = start(home, write_queue_maxsize=5)
     talk = Conversation(runtime.context, Identity(agent_identity="ops"), "s", "primary")
-    runtime.reconcile(talk.identity, "s")
+    runtime.reconcile(talk.session.identity, "s")
     talk.take_turn("Where is the machine of the lab now?", "The machine of the lab is in row 7 of the hall.")
     talk.change_entry("add", "memory", "the lab has one machine", {})
     talk.change_entry("replace", "memory", "the lab has two machines", {"previous_content": "the lab has one machine"})

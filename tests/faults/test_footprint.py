@@ -81,7 +81,7 @@ def test_a_thousand_leaked_sessions_cost_no_connection_thread_or_handle(
         assert start() is runtime
         talk = Conversation(runtime.context, Identity(agent_identity="ops"), f"session-{number}", "primary")
         runtime.writer.wake()
-        runtime.reconcile(talk.identity, talk.session_id)
+        runtime.reconcile(talk.session.identity, talk.session.id)
         talk.take_turn(f"What is known about the machine {number}?", f"The machine {number} is in good health.")
         leaked.append(talk)
 

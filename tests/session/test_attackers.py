@@ -228,7 +228,7 @@ def test_a_claim_is_stored_nowhere(shared: tuple[Runtime, str]) -> None:
             lambda a=attacker: a.change_entry("add", "memory", "planted", {}),
             lambda a=attacker: a.open_turn("off the record"),
             lambda a=attacker: a.delegate("plant something", "planted"*3, "c"),
-            attacker.theme,
+            attacker.session.theme,
         ):  # fmt: skip
             with pytest.raises(BadArgument):
                 hook()

@@ -122,7 +122,7 @@ def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(
     chat = at.theme(Identity(gateway_session_key=key, platform="slack", chat_id="D0456EFGH", user_id="U1"), None)
 
     def theme(session: str) -> str | None:
-        return Conversation(at, Identity(platform="cli"), session, "primary").theme()
+        return Conversation(at, Identity(platform="cli"), session, "primary").session.allowed_theme()
 
     # A terminal that resumes the session is not the person.
     assert theme("s1") == "default"
@@ -153,9 +153,9 @@ def test_a_phone_number_is_one_person_and_an_alias_names_them(tmp_path: Path) ->
 def test_a_hashed_key_may_be_used_only_where_a_pattern_lists_it(tmp_path: Path, names: list[str], may: bool) -> None:
     at = context(tmp_path, hash_personal_keys=True, allowed_themes=names)
     talk = Conversation(at, Identity(gateway_session_key=MAIL, platform="api_server"), "s", "primary")
-    assert (talk.theme() is not None) == may
+    assert (talk.session.allowed_theme() is not None) == may
     chat = Identity(gateway_session_key="agent:main:telegram:dm:1", platform="telegram")
-    assert Conversation(at, chat, "s", "primary").theme()
+    assert Conversation(at, chat, "s", "primary").session.allowed_theme()
 
 
 def test_homes_with_the_same_key_of_persons_name_a_person_alike_and_a_provisional_name_is_renamed(
@@ -241,7 +241,7 @@ def test_a_refused_theme_is_told_once_a_session_and_what_was_accepted_before_is_
     told = []
     for session in ("s1", "s2", "s1"):
         talk = Conversation(runtime.context, client, session, "primary")
-        assert talk.theme() is None
+        assert talk.session.allowed_theme() is None
         talk.take_turn("which pump is broken and why is that?", "the blue one, because of its valve", session)
         told.append([notice.text for notice in talk.notices("which pump is broken?")])
     assert told == [[REFUSED], [REFUSED], []]

@@ -83,11 +83,11 @@ def test_a_turn_that_was_not_handed_over_is_on_disk_and_later_hooks_do_not_doubl
     runtime = start()
     conversation = talk(runtime)
     conversation.open_turn(ALPS)
-    runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
     assert runtime.writer.counters.accepted == 1
     conversation.take_turn(ALPS, MONT_BLANC)
-    conversation.end(messages(ALPS, MONT_BLANC))
-    runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+    conversation.replay.end(messages(ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
     assert said(runtime, database) == [ALPS, MONT_BLANC]
 
 
@@ -99,7 +99,7 @@ def test_text_beside_a_tool_call_is_not_the_answer_of_the_turn_that_runs(
     conversation = talk(runtime)
     conversation.open_turn(ALPS)
     beside = {"role": "assistant", "content": "I will look it up in the atlas.", "finish_reason": "tool_calls"}
-    runtime.checkpoint(conversation, [*messages(ALPS), beside])
+    runtime.checkpoint(conversation.replay, [*messages(ALPS), beside])
     conversation.take_turn(ALPS, MONT_BLANC)
     assert said(runtime, database) == [ALPS, MONT_BLANC]
 
@@ -114,7 +114,9 @@ def test_after_an_earlier_compression_no_answer_is_given_to_the_question_of_anot
     conversation = talk(runtime)
     conversation.open_turn(BASEL)
     # The summary between the first question and the second answer is not among the messages.
-    runtime.checkpoint(conversation, messages("What is the capital of France, by the way?", MONT_BLANC, BASEL, RHINE))
+    runtime.checkpoint(
+        conversation.replay, messages("What is the capital of France, by the way?", MONT_BLANC, BASEL, RHINE)
+    )
     assert said(runtime, database) == [BASEL, RHINE]
 
 
@@ -133,7 +135,7 @@ def test_what_the_operator_keeps_from_being_stored_needs_no_checkpoint(
     runtime = start(**settings)
     conversation = talk(runtime, context)
     conversation.open_turn(ALPS)
-    runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
     assert runtime.writer.counters.offered == 0
 
 
@@ -143,7 +145,7 @@ def test_what_is_off_the_record_needs_no_checkpoint(start: Callable[..., Runtime
     conversation = talk(runtime)
     conversation.open_turn("off the record")
     conversation.open_turn(ALPS)
-    runtime.checkpoint(conversation, messages("off the record", "Fine.", ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation.replay, messages("off the record", "Fine.", ALPS, MONT_BLANC))
     assert runtime.writer.counters.offered == 0
 
 
@@ -158,7 +160,7 @@ def test_a_checkpoint_syncs_events_from_before_it(
     folder = runtime._spool.folder
     assert folder is not None
     assert not synced
-    runtime.checkpoint(conversation, [])
+    runtime.checkpoint(conversation.replay, [])
     assert synced == [str(path) for path in (folder / "00000001.log", folder, folder.parent, folder.parent.parent)]
 
 
@@ -171,7 +173,7 @@ def test_a_checkpoint_fails_when_the_disk_does(start: Callable[..., Runtime], mo
     conversation.take_turn(ALPS, MONT_BLANC)
     monkeypatch.setattr(files.os, "fsync", fails)
     with pytest.raises(CheckpointFailed, match="not safe on disk: Input/output error"):
-        runtime.checkpoint(conversation, [])
+        runtime.checkpoint(conversation.replay, [])
 
 
 def test_a_checkpoint_fails_when_the_outbox_refuses_the_turns_or_is_in_memory(
@@ -183,11 +185,11 @@ def test_a_checkpoint_fails_when_the_outbox_refuses_the_turns_or_is_in_memory(
     with monkeypatch.context() as patch:
         patch.setattr(runtime._spool, "append", lambda event: not isinstance(event, SessionEnded | TurnTaken))
         with pytest.raises(CheckpointFailed, match="refuses the turns"):
-            runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
-    runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+            runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
     volatile = start(spool_dir="/dev/null/spool")
     with pytest.raises(CheckpointFailed, match="in memory only; set spool_dir"):
-        volatile.checkpoint(talk(volatile), [])
+        volatile.checkpoint(talk(volatile).replay, [])
 
 
 def test_a_checkpoint_stores_a_turn_that_the_outbox_refused_when_it_was_handed_over(
@@ -200,8 +202,8 @@ def test_a_checkpoint_stores_a_turn_that_the_outbox_refused_when_it_was_handed_o
         patch.setattr(runtime._spool, "append", lambda event: False)
         conversation.take_turn(ALPS, MONT_BLANC)
         with pytest.raises(CheckpointFailed, match="refuses the turns"):
-            runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
-    runtime.checkpoint(conversation, messages(ALPS, MONT_BLANC))
+            runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
+    runtime.checkpoint(conversation.replay, messages(ALPS, MONT_BLANC))
     assert said(runtime, database) == [ALPS, MONT_BLANC]
 
 

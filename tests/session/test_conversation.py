@@ -73,8 +73,8 @@ def test_a_replayed_transcript_adds_only_what_is_missing(
 ) -> None:
     one = talk()
     one.take_turn(*said(1))
-    one.end(transcript(1, 2))
-    one.end(transcript(1, 2))
+    one.replay.end(transcript(1, 2))
+    one.replay.end(transcript(1, 2))
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
 
 
@@ -85,7 +85,7 @@ def test_answers_that_were_made_with_tools_from_outside_are_marked_also_in_a_rep
     one.take_turn(*said(1), record=TurnRecord(tools=["web_extract"]))
     one.take_turn(*said(2))
     [question, answer] = transcript(3)
-    one.end([*transcript(1, 2), question, call, answer, *transcript(4)])
+    one.replay.end([*transcript(1, 2), question, call, answer, *transcript(4)])
     assert len(answers(runtime, database)) == 4
     with psycopg.connect(database) as connection:
         found = connection.execute("select content, metadata -> 'tools' from conversations where role = 'assistant'")
@@ -105,7 +105,7 @@ def test_one_message_off_the_record_leaves_no_row_and_the_next_one_does(
     one.open_turn(said(1)[0])
     assert not one.caller(theme).off_record
     one.take_turn(*said(1))
-    one.end([{"role": "user", "content": secret}, {"role": "assistant", "content": "1234"}, *transcript(1, 2)])
+    one.replay.end([{"role": "user", "content": secret}, {"role": "assistant", "content": "1234"}, *transcript(1, 2)])
     # Where a host does not say that a turn begins, its question tells.
     talk("s2").take_turn(secret, "The PIN is 1234.")
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s1", said(2)[1])]
@@ -140,7 +140,9 @@ def test_of_two_turns_with_the_same_answer_a_replay_brings_the_one_that_was_miss
     one, first, second = talk(), said(1)[0], said(2)[0]
     one.take_turn(second, "Done.")
     texts = (first, "Done.", second, "Done.")
-    one.end([{"role": role, "content": text} for role, text in zip(("user", "assistant") * 2, texts, strict=True)])
+    one.replay.end(
+        [{"role": role, "content": text} for role, text in zip(("user", "assistant") * 2, texts, strict=True)]
+    )
     assert len(answers(runtime, database)) == 2
     with psycopg.connect(database) as connection:
         asked = connection.execute("select content from conversations where role = 'user' order by content").fetchall()
@@ -156,7 +158,7 @@ def test_a_replay_brings_the_words_of_a_turn_with_an_image_and_knows_one_that_wa
         message["content"] = [{"type": "text", "text": message["content"]}, image]
     # Hosts put the parts together before they hand a turn over.
     one.take_turn(f"[1 image] {said(1)[0]}", said(1)[1])
-    one.end(replayed)
+    one.replay.end(replayed)
     assert len(answers(runtime, database)) == 2
     with psycopg.connect(database) as connection:
         asked = connection.execute("select content from conversations where role = 'user' order by content").fetchall()
@@ -173,7 +175,7 @@ _TALKER = """
     one = Conversation(runtime.context, Identity(), "s1", "primary")
     for line in sys.stdin:
         hook, arguments = json.loads(line)
-        getattr(one, hook)(*arguments)
+        getattr(one.replay if hook == "end" else one, hook)(*arguments)
         print(runtime.writer.flush(20), flush=True)
     release(runtime)
 """
@@ -216,9 +218,9 @@ def test_the_transcript_of_a_branch_does_not_repeat_its_parent(
         one.take_turn(*said(number))
     one.go_on("s2", "s1", anew=False)
     one.take_turn(*said(3))
-    one.end(transcript(1, 2, 3))
+    one.replay.end(transcript(1, 2, 3))
     one.go_on("s3", "s2", anew=False)
-    one.end(transcript(1, 2, 3, 4))
+    one.replay.end(transcript(1, 2, 3, 4))
     assert answers(runtime, database) == [(s, said(n)[1]) for s, n in (("s1", 1), ("s1", 2), ("s2", 3), ("s3", 4))]
     with psycopg.connect(database) as connection:
         parents = connection.execute("select distinct session_id, parent_session_id from conversations").fetchall()
@@ -231,7 +233,7 @@ def test_a_new_conversation_says_again_what_was_said_before(
     one = talk()
     one.take_turn(*said(1))
     one.go_on("s2", "s1", anew=True)
-    one.end(transcript(1))
+    one.replay.end(transcript(1))
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s2", said(1)[1])]
 
 
@@ -240,7 +242,7 @@ def test_a_replay_that_overtakes_its_last_turn_does_not_double_it(
 ) -> None:
     one = talk()
     one.open_turn()
-    one.end(transcript(1))
+    one.replay.end(transcript(1))
     one.take_turn(*said(1))
     assert answers(runtime, database) == [("s1", said(1)[1])]
 
@@ -251,7 +253,7 @@ def test_a_turn_is_stored_when_the_replay_that_overtakes_it_is_refused(
     monkeypatch.setattr(runtime._spool, "_bytes_max", 2_000)
     one = talk()
     one.open_turn(said(50)[0])
-    one.end(transcript(*range(1, 51)))
+    one.replay.end(transcript(*range(1, 51)))
     one.take_turn(*said(50))
     assert answers(runtime, database) == [("s1", said(50)[1])]
 
@@ -261,7 +263,7 @@ def test_a_job_keeps_no_turns_but_its_memory_writes(
 ) -> None:
     job = talk(context="cron")
     job.take_turn(*said(1))
-    job.end(transcript(1))
+    job.replay.end(transcript(1))
     job.change_entry("add", "memory", "the nightly run takes 40 minutes", {})
     assert answers(runtime, database) == []
     with psycopg.connect(database) as connection:
@@ -471,7 +473,7 @@ def test_entries_that_were_saved_after_third_parties_were_read_say_so(
     assert made(runtime, database) == {**expected, "interrupted": ["web_extract"]}
     begin(6, "at the end", ends=False)
     for _ in range(5):
-        one.end(transcript)
+        one.replay.end(transcript)
     expected |= {"interrupted": ["web_extract"], "at the end": ["web_extract"]}
     assert made(runtime, database) == expected
 

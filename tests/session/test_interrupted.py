@@ -130,7 +130,7 @@ def test_each_question_is_stored_once_also_when_other_objects_go_on(
     last.open_turn(CELLAR)
     last.take_turn(CELLAR, DRY, record=read_turn(later, CELLAR))
     for conversation in (conversations[-1], last, talk(runtime)):
-        conversation.end(later)
+        conversation.replay.end(later)
     assert stored(runtime, database) == [*KEPT, ("user", CELLAR), ("assistant", DRY)]
 
 
@@ -218,7 +218,7 @@ def test_a_question_that_was_taken_back_is_left_out(
     one.open_turn(BELL)
     record.say("s", (BELL, REFUSED))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     one.open_turn(ROOF)
     # A host could leave it in its own transcript.
     end_turn(one, [user(f"{BELL}\n\n{ROOF}"), says(ANSWER)])
@@ -246,7 +246,7 @@ def test_a_question_is_withdrawn_with_the_one_that_a_host_has_merged_it_with(
         one.take_turn(question, answer, record=read_turn(messages, question))
         record.say("s", (merged, answer))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == [("user", BELL), ("user", DOOR), ("assistant", DRY)] * again
 
 
@@ -322,7 +322,7 @@ def test_a_question_stays_in_its_theme_when_one_object_serves_several(
     runtime = start()
     one = talk(runtime, platform="api_server", gateway_session_key="garden")
     one.open_turn(BELL)
-    one.identity = replace(one.identity, gateway_session_key="kitchen")
+    one.session.identity = replace(one.session.identity, gateway_session_key="kitchen")
     one.open_turn(ROOF)
     end_turn(one, [user(f"{BELL}\n\n{ROOF}"), says(ANSWER)])
     assert stored(runtime, database) == [("user", ROOF), ("assistant", ANSWER)]
@@ -364,7 +364,7 @@ def test_an_undone_turn_is_withdrawn_although_short_turns_have_the_same_answer(
         one.take_turn(question, "Done.", record=read_turn(messages, question))
         record.say("s", (question, "Done."))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     asked = [content for role, content in stored(runtime, database) if role == "user"]
     assert asked == [first]
 

@@ -112,7 +112,7 @@ def test_in_a_room_each_turn_is_judged_by_its_author_and_a_replay_by_none(start:
     say(room, "where does the stranger fetch water?", STRANGER)
     say(room, "where does somebody fetch water?", "")
     lost = "where does the owner wash, asked in a turn that no hook got?"
-    room.end([
+    room.replay.end([
         {"role": role, "content": text}
         for question in ("where does the stranger fetch water?", lost)
         for role, text in (("user", question), ("assistant", f"{question} {ANSWER}"))
@@ -149,7 +149,9 @@ def test_a_replay_in_private_stores_what_is_missing(start: Callable[..., Runtime
     runtime = start([{"author": OWNER, "action": "turns"}, {"action": "none"}])
     for author, kept in ((STRANGER, False), (OWNER, True)):
         private = talk(runtime, platform="telegram", chat_type="dm", chat_id=author, user_id=author)
-        private.end([{"role": "user", "content": "where is the well?"}, {"role": "assistant", "content": ANSWER}])
+        private.replay.end(
+            [{"role": "user", "content": "where is the well?"}, {"role": "assistant", "content": ANSWER}]
+        )
         assert bool(turns(runtime)) == kept
 
 

@@ -92,11 +92,11 @@ def test_turns_that_are_taken_back_are_withdrawn_with_their_questions(
         record.say("s", turn(number))
         take(one, turn(number))
     record.undo("s", 2)
-    one.take_back()
-    one.take_back()
+    one.replay.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(0), turn(1))
     # What the host replays at the end is older than the undo: nothing comes back.
-    one.end(transcript(*map(turn, range(4))))
+    one.replay.end(transcript(*map(turn, range(4))))
     assert stored(runtime, database) == texts(turn(0), turn(1))
     take(one, turn(5))
     assert stored(runtime, database) == texts(turn(0), turn(1), turn(5))
@@ -115,8 +115,8 @@ def test_a_turn_with_an_image_that_was_taken_back_is_not_replayed(
         "",
     ]
     record.undo("s", 2)
-    one.take_back()
-    one.end([{"role": "user", "content": parts}, {"role": "assistant", "content": turn(1)[1]}])
+    one.replay.take_back()
+    one.replay.end([{"role": "user", "content": parts}, {"role": "assistant", "content": turn(1)[1]}])
     assert stored(runtime, database) == []
 
 
@@ -133,11 +133,11 @@ def test_the_same_words_said_again_stay_and_other_sessions_and_themes_are_not_to
     record.say("s", ("and why is the other one slow, please tell me?", answer))
     take(one, ("and why is the other one slow, please tell me?", answer))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(1), turn(1), turn(1))
     record.say("s", ("and once more: why is the other one slow?", answer))
     take(one, ("and once more: why is the other one slow?", answer))
-    talk(runtime).take_back()
+    talk(runtime).replay.take_back()
     assert stored(runtime, database)[-2:] == ["and once more: why is the other one slow?", answer]
     assert len(stored(runtime, database)) == 8
 
@@ -152,10 +152,10 @@ def test_a_question_that_is_taken_back_without_an_answer_is_not_the_same_one_tha
         take(one, said)
     assert stored(runtime, database) == [question, "its disk is full", question, question]
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == [question, "its disk is full", question]
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == [question, "its disk is full"]
 
 
@@ -172,7 +172,7 @@ def test_turns_that_were_compressed_are_not_taken_back(
     record.say("s", turn(2))
     record.undo("s")
     record.say("s", turn(2))
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(*map(turn, range(3)))
 
 
@@ -193,7 +193,7 @@ def test_a_turn_that_is_said_while_the_record_is_read_stays(
         return found
 
     monkeypatch.setattr(state_db, "messages", meanwhile)
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == list(again)
 
 
@@ -205,7 +205,7 @@ def test_a_turn_that_is_handed_over_after_it_was_taken_back_is_not_stored(
     one.open_turn(turn(1)[0])
     record.say("s", turn(1))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     one.take_turn(*turn(1))
     assert stored(runtime, database) == []
     record.say("s", turn(1))
@@ -222,10 +222,10 @@ def test_a_question_that_is_asked_again_after_it_was_taken_back_stays(
     one.open_turn(turn(1)[0])
     record.say("s", turn(1))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     one.open_turn(again[0])
     # Another look at the record, while the host has not written anything of the new turn.
-    one.take_back()
+    one.replay.take_back()
     one.take_turn(*again)
     assert stored(runtime, database) == list(again)
 
@@ -240,7 +240,7 @@ def test_a_turn_during_which_the_session_is_compressed_stays(
     # One host keeps the carried turn twice, the old copy as if it were taken back.
     record.undo("s")
     record.say("s", turn(1))
-    one.take_back()
+    one.replay.take_back()
     one.take_turn(*turn(1))
     assert stored(runtime, database) == texts(turn(1))
 
@@ -254,7 +254,7 @@ def test_turns_taken_back_while_no_agent_ran_are_withdrawn_by_the_next_one(
     record.say("s", turn(2))
     record.undo("s")
     assert stored(runtime, database) == texts(turn(1), turn(2))
-    talk(runtime).take_back()
+    talk(runtime).replay.take_back()
     assert stored(runtime, database) == texts(turn(1))
 
 
@@ -269,12 +269,12 @@ def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch
     one.go_on("s2", "s", anew=False, reason="compression")
     record.say("s2", turn(2))
     record.undo("s2")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(1))
     one.go_on("s3", "s2", anew=False, reason="branch")
     record.say("s3", turn(1))
     record.undo("s3")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(1))
 
 
@@ -292,10 +292,10 @@ def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_bef
         record.say("s2", said)
     take(one, deployed[3])
     record.undo("s2")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(*deployed[:3], turn(1))
     record.undo("s2")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(*deployed[:3])
 
 
@@ -311,7 +311,7 @@ def test_turns_of_a_compressed_session_that_the_host_deleted_are_not_withdrawn(
     record.say("s2", again)
     take(one, again)
     record.undo("s2")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(1))
 
 
@@ -330,7 +330,7 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn(
             record.say("s", said)
     for left in (4, 3):
         record.undo("s")
-        one.take_back()
+        one.replay.take_back()
         assert stored(runtime, database) == texts(*map(turn, range(left)))
 
 
@@ -348,7 +348,7 @@ def test_a_turn_before_a_compression_in_place_stays_when_an_equal_one_after_it_i
     record.say("s", turn(1), took_s=0.1)
     take(one, turn(1))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(0), turn(1))
 
 
@@ -364,8 +364,8 @@ def test_a_replay_has_turns_that_a_compression_in_place_took_back_and_kept(
     record.undo("s")
     runtime = start()
     one = talk(runtime)
-    one.take_back()
-    one.end(transcript(turn(1), turn(2)))
+    one.replay.take_back()
+    one.replay.end(transcript(turn(1), turn(2)))
     assert stored(runtime, database) == texts(turn(1))
 
 
@@ -378,12 +378,12 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn_though_it_wa
         record.say("s", said, took_s=0.1)
         take(one, said)
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     record.compact("s")
     for said in (SUMMARY, turn(1)):
         record.say("s", said)
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert stored(runtime, database) == texts(turn(0))
 
 
@@ -394,11 +394,11 @@ def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_pare
     take(talk(runtime), turn(1))
     record.begin("s", "")
     record.begin("s2", "s")
-    talk(runtime, "s2").end(transcript(turn(1), turn(2)))
+    talk(runtime, "s2").replay.end(transcript(turn(1), turn(2)))
     assert stored(runtime, database) == [*texts(turn(1)), *texts(turn(2))]
     elsewhere = talk(runtime, "other")
     elsewhere.go_on("s2", "other", anew=False, reason="resume")
-    elsewhere.end(transcript(turn(1), turn(2), turn(3)))
+    elsewhere.replay.end(transcript(turn(1), turn(2), turn(3)))
     assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
     # The session that was left for the resumed one is none of its parents.
     take(elsewhere, turn(4))
@@ -419,7 +419,7 @@ def test_a_turn_that_was_taken_back_while_it_waited_with_a_dead_process_does_not
     for number in (1, 2):
         record.say("s", turn(number))
     record.undo("s")
-    talk(runtime).take_back()
+    talk(runtime).replay.take_back()
     take(talk(runtime), turn(3))
     # Its spool is adopted now, after the withdrawal.
     deadline = time.monotonic() + 20
@@ -436,7 +436,7 @@ def test_a_turn_that_waited_while_another_process_replayed_it_is_stored_once(
     with away(tmp_path) as other:
         take(talk(other), turn(1))
         # Another process resumes the session, and ends it: it replays what the host has in its record.
-        talk(runtime).end(transcript(turn(1), turn(2)))
+        talk(runtime).replay.end(transcript(turn(1), turn(2)))
         assert stored(runtime, database) == texts(turn(1), turn(2))
     deadline = time.monotonic() + 20
     while runtime.writer.counters.adopted < 1 and time.monotonic() < deadline:
@@ -480,7 +480,7 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     messages = transcript(turn(0), *before, (RETRIED, SECOND))
     one.take_turn(RETRIED, SECOND, record=read_turn(messages, RETRIED))
     assert stored(runtime, database) == texts(turn(0)) + left
-    one.end(transcript(turn(0), (RETRIED, SECOND)))
+    one.replay.end(transcript(turn(0), (RETRIED, SECOND)))
     assert stored(runtime, database) == texts(turn(0)) + left
 
 
@@ -494,7 +494,7 @@ def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_
     one.open_turn(question)
     one.take_turn(question, f"{answer}\n\nFiles that were not written: a.py", record=read_turn(messages, question))
     for conversation in (one, talk(runtime)):
-        conversation.end(messages)
+        conversation.replay.end(messages)
     assert stored(runtime, database) == texts(turn(0), turn(1))
 
 
@@ -511,8 +511,8 @@ def test_an_answer_that_came_in_parts_is_stored_whole_and_once(start: Callable[.
     one.open_turn(question)
     one.take_turn(question, " ".join(parts), record=read_turn(messages, question))
     for conversation in (one, talk(runtime)):
-        conversation.end(messages)
-        assert conversation.checkpoint([{**message, "finish_reason": "length"} for message in messages])
+        conversation.replay.end(messages)
+        assert conversation.replay.checkpoint([{**message, "finish_reason": "length"} for message in messages])
     assert stored(runtime, database) == [*texts(turn(0)), question, "\n".join(parts)]
 
 
@@ -541,7 +541,7 @@ def test_a_replay_while_its_turn_is_handed_over_does_not_double_it(
 
     def replay_first(*given: Any, **marks: Any) -> Any:
         monkeypatch.setattr(capture, "turn", judge)
-        ending = Thread(target=one.end, args=(transcript(turn(1)),))
+        ending = Thread(target=one.replay.end, args=(transcript(turn(1)),))
         ending.start()
         ending.join(10)
         return judge(*given, **marks)
@@ -562,7 +562,7 @@ def test_a_retried_turn_is_stored_once_when_the_session_ended_first(
         messages = transcript((RETRIED, answer))
         one.open_turn(RETRIED)
         if answer == second:
-            one.end(messages)
+            one.replay.end(messages)
         one.take_turn(RETRIED, answer, record=read_turn(messages, RETRIED))
     assert stored(runtime, database) == [RETRIED, second]
 
@@ -604,10 +604,10 @@ def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(
 def test_a_home_without_a_record_withdraws_nothing(start: Callable[..., Runtime], database: str) -> None:
     runtime = start()
     take(talk(runtime), turn(1))
-    talk(runtime).take_back()
+    talk(runtime).replay.take_back()
     assert stored(runtime, database) == texts(turn(1))
     (runtime.home.path / "state.db").write_text("this is no database")
-    talk(runtime).take_back()
+    talk(runtime).replay.take_back()
     assert stored(runtime, database) == texts(turn(1))
 
 
@@ -624,7 +624,7 @@ def test_an_interrupted_turn_is_not_stored_and_a_late_one_is(start: Callable[...
         "And what is the load of host-4, please tell me?",
         "Operation interrupted: handling API error (a timeout).",
     )
-    one.end(transcript((turn(1)[0], "answer 1: its disk, I thi"), turn(2), turn(3), stopped))
+    one.replay.end(transcript((turn(1)[0], "answer 1: its disk, I thi"), turn(2), turn(3), stopped))
     assert stored(runtime, database) == texts(turn(2), turn(3))
 
 
@@ -643,7 +643,7 @@ def test_a_notice_in_place_of_an_answer_is_not_stored(
     resumed = talk(runtime)
     take(resumed, turn(3))
     quoted = (turn(4)[0], f"Another agent said to me: {notice}")
-    resumed.end(transcript((turn(1)[0], notice), turn(2), turn(3), quoted, (turn(5)[0], notice)))
+    resumed.replay.end(transcript((turn(1)[0], notice), turn(2), turn(3), quoted, (turn(5)[0], notice)))
     assert sorted(stored(runtime, database)) == sorted(texts(turn(2), turn(3), (quoted[0], quoted[1].strip())))
 
 
@@ -656,7 +656,7 @@ def test_a_turn_that_is_interrupted_after_a_late_one_is_not_stored(
     one.open_turn(turn(2)[0])
     one.take_turn(*turn(1))
     take(one, turn(3))
-    one.end(transcript(turn(1), (turn(2)[0], "answer 2: its disk, I thi"), turn(3)))
+    one.replay.end(transcript(turn(1), (turn(2)[0], "answer 2: its disk, I thi"), turn(3)))
     assert stored(runtime, database) == texts(turn(1), turn(3))
 
 
@@ -667,7 +667,7 @@ def test_a_turn_that_was_replayed_before_an_earlier_one_came_late_is_stored_once
     one = talk(runtime)
     one.open_turn(turn(1)[0])
     one.open_turn(turn(2)[0])
-    one.end(transcript(turn(2)))
+    one.replay.end(transcript(turn(2)))
     one.take_turn(*turn(1))
     one.take_turn(*turn(2))
     assert sorted(stored(runtime, database)) == sorted(texts(turn(1), turn(2)))
@@ -689,14 +689,14 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     one.delegate("look into the secret of today, please", "it is a secret of today, indeed", "child")
     # Another provider object, as one host makes for each request, and a process that begins later.
     take(talk(runtime), turn(3))
-    talk(runtime).end(transcript(turn(1), ("off the record", "yes"), turn(2), turn(3)))
+    talk(runtime).replay.end(transcript(turn(1), ("off the record", "yes"), turn(2), turn(3)))
     one.go_on("s2", "s", anew=False, reason="compression")
     take(one, turn(4))
     assert stored(runtime, database) == texts(turn(1))
     assert stored(runtime, database, "memory_entries") == []
     take(one, ("on the record", "Welcome back, I keep notes again."), turn(5))
     assert notice("on the record", always_off=False) == SWITCHED_ON
-    one.end(transcript(("off the record", "yes"), turn(4), ("on the record", "Welcome back"), turn(5)))
+    one.replay.end(transcript(("off the record", "yes"), turn(4), ("on the record", "Welcome back"), turn(5)))
     runtime.files.reconcile("default", "s")
     assert stored(runtime, database) == texts(turn(1), turn(5))
     assert stored(runtime, database, "memory_entries") == []
@@ -729,7 +729,7 @@ def test_a_correction_of_a_turn_that_was_interrupted_then_takes_the_session_off_
     one.open_turn(question)
     one.take_turn(question, answer, record=read_turn(messages, question))
     assert one.late_switch() == said
-    one.end(messages)
+    one.replay.end(messages)
     assert stored(runtime, database) == texts(turn(1))
 
 
@@ -762,7 +762,7 @@ def test_a_correction_that_the_host_puts_into_an_earlier_turn_takes_the_session_
     one.take_turn(question, answer, record=read_turn(messages, question))
     assert one.late_switch() == said
     for conversation in (one, talk(runtime)):
-        conversation.end(messages)
+        conversation.replay.end(messages)
     assert stored(runtime, database) == texts(turn(1), turn(3))
     messages += transcript(("on the record", "Welcome back, I keep notes again."))
     one.open_turn("on the record")
@@ -798,11 +798,11 @@ def test_a_turn_that_is_taken_off_the_record_while_it_runs_is_not_stored(
     take(one, turn(3))
     later = [*messages, *transcript(turn(3))]
     for conversation in (one, talk(runtime)):
-        conversation.end(later)
+        conversation.replay.end(later)
     expected = texts(turn(1)) if stays else texts(turn(1), turn(3))
     assert stored(runtime, database) == expected
     take(one, ("on the record", "Welcome back, I keep notes again."), turn(4))
-    talk(runtime).end([*later, *transcript(("on the record", "Welcome back, I keep notes again."), turn(4))])
+    talk(runtime).replay.end([*later, *transcript(("on the record", "Welcome back, I keep notes again."), turn(4))])
     assert stored(runtime, database) == [*expected, *texts(turn(4))]
 
 
@@ -839,7 +839,7 @@ def test_a_turn_off_the_record_stays_so_when_it_is_corrected_once_more(
     one.take_turn(*silenced, record=read_turn(messages, question))
     take(one, turn(3))
     for conversation in (one, talk(runtime)):
-        conversation.end([*messages, *transcript(turn(3))])
+        conversation.replay.end([*messages, *transcript(turn(3))])
     assert stored(runtime, database) == texts(turn(1), turn(3))
 
 
@@ -855,7 +855,7 @@ def test_a_turn_that_is_corrected_is_stored_with_its_question(
     # The result of a tool may have such words from anybody.
     correction = f"\n\nUser correction during the turn: {said}" if rows and said != "on the record" else ""
     assert stored(runtime, database) == [turn(1)[0] + correction, turn(1)[1]]
-    talk(runtime, "missed").end(corrected(turn(2), said, rows=rows))
+    talk(runtime, "missed").replay.end(corrected(turn(2), said, rows=rows))
     assert stored(runtime, database) == [turn(1)[0] + correction, turn(1)[1], *texts(turn(2))]
 
 
@@ -899,7 +899,7 @@ def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     for pair in (turn(1), ("off the record", "As you like, I keep nothing of it."), turn(2)):
         record.say("s", pair)
     record.undo("s", 3)
-    one.take_back()
+    one.replay.take_back()
     told = "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
     assert turn(1)[1] in told
     assert turn(2)[1] not in told
@@ -920,7 +920,7 @@ def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_whe
     take(one, turn(2))
     record.say("s", turn(2))
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert turn(2)[1] not in "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
 
 
@@ -933,14 +933,14 @@ def test_a_secret_of_a_turn_reaches_neither_the_outbox_nor_the_database_and_a_re
         one = talk(offline)
         take(one, told)
         one.delegate(f"Log in with {key}", f"DB_PASSWORD={password}", "child")
-        one.end(transcript(told))
+        one.replay.end(transcript(told))
         spool = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
         assert b"My key for the gateway" in spool
         assert key.encode() not in spool
         assert password.encode() not in spool
     runtime = start()
     one = talk(runtime)
-    one.end(transcript(told))
+    one.replay.end(transcript(told))
     kept = [
         "My key for the gateway is [masked: API key], keep it safe",
         "psql postgresql://app:[masked: password]@db/x works now",
@@ -951,7 +951,7 @@ def test_a_secret_of_a_turn_reaches_neither_the_outbox_nor_the_database_and_a_re
     assert not any(key in text or password in text for text in stored(runtime, database))
     record.say("s", told)
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     assert not set(kept) & set(stored(runtime, database))
 
 
@@ -972,13 +972,13 @@ def test_a_turn_that_was_stored_with_its_secret_is_replayed_and_withdrawn_with_a
     assert stored(runtime, database) == texts(told)
     runtime = start()
     one = talk(runtime)
-    one.end(transcript(told, other))
+    one.replay.end(transcript(told, other))
     wait_for(lambda: len(stored(runtime, database)) >= 4)
     masked = other[1].replace("another-1-before", "[masked: password]")
     assert sorted(stored(runtime, database)) == sorted((*told, other[0], masked))
     record.say("s", told)
     record.undo("s")
-    one.take_back()
+    one.replay.take_back()
     wait_for(lambda: told[1] not in stored(runtime, database))
 
 
@@ -1052,8 +1052,8 @@ def test_a_question_that_was_interrupted_off_the_record_is_stored_once_when_it_i
     one.open_turn(question)
     take(one, on, (question, answer))
     said = [*before, off, (question, "its disk, I thi"), on, (question, answer)]
-    one.end(transcript(*said))
-    one.end(transcript(*said))
+    one.replay.end(transcript(*said))
+    one.replay.end(transcript(*said))
     # It was only late: of what is handed over first, nobody could tell which of the two it was.
     one.take_turn(question, "its disk, I thi")
     assert stored(runtime, database) == texts(turn(1))
@@ -1103,7 +1103,7 @@ def test_in_any_order_of_hooks_what_is_on_the_record_is_stored_once_and_nothing_
             one.take_turn(*waiting.pop())
     for late in waiting:
         one.take_turn(*late)
-    one.end(transcript(*told))
+    one.replay.end(transcript(*told))
     assert runtime.writer.flush(10)
     statement = "select content from conversations where session_id = %s and role = 'assistant'"
     with psycopg.connect(database) as connection:
@@ -1169,11 +1169,11 @@ def test_a_session_stays_off_the_record_when_settings_give_its_theme_another_nam
     first = start(**before)
     one = talk(first, **known)
     take(one, ("off the record", "Certainly, nothing of this is kept from now on."), turn(1))
-    name = one.theme()
+    name = one.session.allowed_theme()
     release(first)
     second = start(**after)
     again = talk(second, **known)
-    assert again.theme() != name
+    assert again.session.allowed_theme() != name
     take(again, turn(2))
     assert stored(second, database) == []
     take(again, ("on the record", "Welcome back, I keep notes again."), turn(3))
@@ -1237,9 +1237,9 @@ def test_turns_of_a_process_off_the_record_are_not_stored_by_the_next_process_of
     runtime = start()
     one = talk(runtime)
     take(one, turn(2))
-    one.end(transcript(turn(1), turn(2)))
+    one.replay.end(transcript(turn(1), turn(2)))
     take(one, ("on the record", "Welcome back, I keep notes again."), turn(3))
-    one.end(transcript(turn(1), turn(2), ("on the record", "Welcome back, I keep notes again."), turn(3)))
+    one.replay.end(transcript(turn(1), turn(2), ("on the record", "Welcome back, I keep notes again."), turn(3)))
     assert stored(runtime, database) == texts(turn(3))
 
 
@@ -1332,7 +1332,7 @@ def test_a_turn_with_the_answer_of_the_one_before_is_stored_after_the_same_quest
     take(one, (asked, answer))
     one.open_turn(again)
     one.open_turn(again)
-    one.end(transcript((asked, answer), (again, "Operation interrupted.")))
+    one.replay.end(transcript((asked, answer), (again, "Operation interrupted.")))
     one.take_turn(again, answer)
     assert stored(runtime, database) == texts((asked, answer), (again, answer))
 

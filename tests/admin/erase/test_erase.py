@@ -54,7 +54,7 @@ for line in sys.stdin:
         [job.result(60) for job in [*runtime._reconciling.values(), *runtime._starting]]
         answer = runtime.writer.flush(60)
     elif hook == "theme":
-        answer = provider._session.conversation.theme()
+        answer = provider._session.conversation.session.allowed_theme()
     else:
         answer = getattr(provider, hook)(*arguments, **named)
     print(json.dumps(answer, default=str), flush=True)

@@ -1,0 +1,104 @@
+"""What the transcript of a session and the host's record of it tell: turns that are missing, and those taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..files import mark_name
+from ..hosts import state_db
+from ..hosts.tool_calls import savings, tools_by_answer
+from ..hosts.transcript import exchanges, finished, is_compressed
+from ..model import SessionEnded, Withdrawn, now
+from . import attribution, off_record, withdrawal
+from .home_context import HomeContext
+from .session_context import SessionContext
+from .state import EVENT_TURNS_MAX, Turns
+
+
+class Replay:
+    """Stores and withdraws turns of a conversation by its transcript. Safe for any thread.
+
+    Each public method raises BadArgument when a client names a reserved theme.
+    """
+
+    def __init__(self, home: HomeContext, session: SessionContext, turns: Turns) -> None:
+        self._home, self._session, self._turns = home, session, turns
+
+    def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Store the turns of a transcript that are missing. Hosts call this more than once a session.
+
+        It may run before `take_turn` of the last turn, which waits on a thread of the host.
+        """
+        messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
+        if self._session.is_off(theme := self._session.theme()):
+            return
+        with self._home.turn_lock:
+            saves = self._turns.saves()
+        saved = savings(messages, self._home.settings.trusted_tools)
+        for event in attribution.events(saved, saves, **self._session.origin(theme)):
+            self._home.accept(event)
+        if self._session.stores_turns:
+            self._replay(theme, off_record.recorded(messages, merged=True), messages)
+
+    def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.
+
+        Turns that are not to be stored need none. The host leaves summaries out, so after an earlier compression an
+        answer may follow the question of another turn: then only turns that were not handed over yet are taken.
+        """
+        theme = self._session.allowed_theme()
+        if theme is None or not self._session.stores_turns or self._session.is_off(theme):
+            return True
+        messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
+        record = state_db.messages(self._home.home, self._session.id)
+        gaps = not record or is_compressed(record)
+        pairs = off_record.recorded(finished(messages), gaps=gaps, merged=True)
+        return self._replay(theme, [pair for pair in pairs if not gaps or self._turns.awaits(pair[0])], messages)
+
+    def _replay(self, theme: str, recorded: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Store those of the turns that are missing; False when they are refused."""
+        with self._home.turn_lock:
+            pairs = [pair for pair in recorded if self._turns.complete(pair)]
+        # A transcript does not say who wrote in a room.
+        turns = [self._session.judge(user, assistant) for user, assistant in pairs]
+        # One host replays withdrawn turns when nothing was said since.
+        answered = tuple(turn for turn in turns if turn[1] and turn not in self._turns.withdrawn)
+        if not answered:
+            return True
+        made_by = tools_by_answer(messages, self._home.settings.trusted_tools)
+        sides = zip(pairs, turns, strict=True)
+        tools = {mark_name(said): made_by[answer] for (_, answer), (_, said) in sides if answer in made_by}
+        ancestors = self._home.ancestors(self._session.id, self._session.lineage)
+        with self._home.turn_lock:
+            replay = SessionEnded(
+                turns=answered[-EVENT_TURNS_MAX:], ancestors=ancestors, parent_session_id=self._session.lineage.parent,
+                metadata={"tools": tools} if tools else {}, **self._session.origin(theme),
+            )  # fmt: skip
+            accepted = self._home.accept(replay)
+            # After an interrupted question, the last pair that is left belongs to an older turn.
+            if accepted and not self._turns.current.is_taken and turns[-1][1] and pairs[-1] == recorded[-1]:
+                self._turns.current.replayed = (self._session.id, turns[-1][1])
+            return accepted
+
+    def take_back(self) -> None:
+        """Withdraw the turns that were taken back, as the host's record says. May be called at any time, and again."""
+        if not self._session.id:
+            return
+        # Turns that are said while the record is read are not in it.
+        session, at, keep = self._session.id, now(), self._session.may_be_stored
+        off = self._session.is_off(theme := self._session.theme())
+        messages = state_db.messages(self._home.home, session)
+        gone = withdrawal.withdrawn_messages(messages)
+        if not gone:
+            return
+        self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), keep))
+        self._turns.withdrawn_until = max(message["written"] for message in gone)
+        if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
+            self._turns.withdrawn_question = self._turns.current.question
+        before = {session: state_db.messages(self._home.home, session) for session in self._session.lineage.compressed}
+        # The turns of a session that the host has deleted cannot be counted.
+        continued = {session: found for session, found in before.items() if found}
+        turns, origin = withdrawal.withdrawn_turns(messages, keep, off=off), self._session.origin(theme, session)
+        standing = withdrawal.remaining(turns, [*continued.values(), messages], keep)
+        self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=tuple(continued), **origin))
