@@ -10,7 +10,7 @@ Verdict = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a check found and, unless it is ok, what to do."""
+    """What a check found, and what to do about it; empty when nothing is."""
 
     name: str
     verdict: Verdict

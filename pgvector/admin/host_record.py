@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..files import LastingMarks, mark_name
+from ..hosts import state_db
 from ..hosts.environment import scrubber
 from ..hosts.runtime_messages import CORRECTED, corrections, is_within_turn
 from ..hosts.transcript import exchanges, text_of
@@ -20,6 +21,8 @@ from ..session.project import project_of
 from ..session.session_context import READ_ONLY_CONTEXTS
 from ..session.themes import Identity, templated_theme
 from ..settings import Settings
+from ..store import statistics
+from ..store.connection.database import Connection
 from ..text.keep import TERMINALS, Source
 from ..text.theme_names import DEFAULT_THEME, normalise
 
@@ -27,6 +30,31 @@ from ..text.theme_names import DEFAULT_THEME, normalise
 JOBS = READ_ONLY_CONTEXTS | {"tool", "curator"}
 # Platforms whose sessions have no type of chat.
 PLACES = TERMINALS | {"api_server"}
+SESSIONS_MAX = 1_000_000
+# A session without a message for so long is over.
+OVER_AFTER = timedelta(hours=1)
+# How many sessions tell whether past ones are stored, and how far from the last message their turns may be.
+OLDEST, NEAR = 200, timedelta(days=1)
+STATEMENT_S_MAX = 10.0
+IMPORT_SESSIONS = "hermes-pgvector import --from state-db"
+
+
+def past_sessions(home: Path, connection: Connection | None) -> int:
+    """How many sessions of persons are over, when none of the oldest is in the database, as before an import; else 0.
+
+    Without a connection there is no database yet. Raises OSError when the record cannot be read, and what a statement
+    raises.
+    """
+    until = datetime.now(UTC) - OVER_AFTER
+    found = state_db.recent_sessions(home, 0, SESSIONS_MAX)
+    past = [row for row in reversed(found) if row.get("source") not in JOBS and row["latest"] < until.timestamp()]
+    if connection is None or not past:
+        return len(past)
+    oldest = past[:OLDEST]
+    since, until = (datetime.fromtimestamp(oldest[at]["latest"], UTC) for at in (0, -1))
+    named = [str(row["id"]) for row in oldest]
+    stored = statistics.newest_of_sessions(connection, named, since - NEAR, 1, until + NEAR)
+    return 0 if stored else len(past)
 
 
 def is_known(source: Source) -> bool:

@@ -148,9 +148,9 @@ def growth_by_source(connection: Connection, since: datetime, theme: str, rows: 
 
 
 def newest_of_sessions(
-    connection: Connection, sessions: Sequence[str], since: datetime, limit: int
+    connection: Connection, sessions: Sequence[str], since: datetime, limit: int, until: datetime | None = None
 ) -> list[tuple[str, bytes, datetime]]:
-    """The newest rows of these sessions since a time: session, hash of the text, and time."""
-    values = {"sessions": list(sessions), "since": since, "limit": limit}
+    """The newest rows of these sessions in a time: session, hash of the text, and time."""
+    values = {"sessions": list(sessions), "since": since, "until": until, "limit": limit}
     rows = connection.execute(QUERIES["newest_of_sessions"], values)
     return [(row["session_id"], bytes(row["key"]), row["at"]) for row in rows]

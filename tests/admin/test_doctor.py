@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
+from past_sessions import SAID_AT, Record
 from psycopg import sql
 
 from hermes_memory_pgvector.admin.doctor import refusal
@@ -54,6 +55,27 @@ def test_a_sound_database_has_no_problem(run: Run) -> None:
     assert {name: found[name]["verdict"] for name in names} == dict.fromkeys(names, "ok")
     assert {"encryption", "bloat"}.isdisjoint(found)
     assert "recalled by meaning" in found["canary"]["found"]
+
+
+def test_sessions_from_before_the_memory_are_named_until_they_are_stored(run: Run, tmp_path: Path) -> None:
+    assert "past sessions" not in found_by(run)
+    record = Record(tmp_path)
+    record.say("s1", 1)
+    record.say("job", 2, source="cron")
+    check = found_by(run)["past sessions"]
+    assert check["verdict"] == "ok"
+    assert check["found"].startswith("1 session ")
+    command = check["remedy"].removeprefix("to store them: hermes-pgvector ").split()
+    assert run(*command).document["rows"] == {"turn": {"found": 1, "new": 1}}
+    assert "past sessions" not in found_by(run)
+    # A session that goes on is none that is over.
+    record.say("s2", 3, day=(now() - SAID_AT).days + 1)
+    assert "past sessions" not in found_by(run)
+
+
+def test_a_record_of_sessions_that_cannot_be_read_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"no database" * 1000)
+    assert found_by(run)["past sessions"]["verdict"] == "warning"
 
 
 def test_the_graph_of_a_bloated_table_is_built_anew_before_vacuum() -> None:

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
+from past_sessions import Record, turn
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -266,6 +267,44 @@ def test_an_embedder_that_does_not_fit_can_be_taken_for_word_search(
     assert done.code == 0, done.shown
     assert "recalled by words" in done.err
     assert rows(database) == {}
+
+
+def test_past_sessions_of_the_host_are_stored_when_the_user_says_so(
+    home: Path, database: str, endpoint: Endpoint
+) -> None:
+    chosen, record = ("2", database, *elsewhere(endpoint)), Record(home)
+    for session in ("s1", "s2"):
+        record.say(session, int(session[1]))
+    record.say("job", 3, source="cron")
+    # In a database of one's own it is asked for, because others may read it; the end of the input is no answer.
+    for answer in ((), ("",), ("n",)):
+        done = setup(home, answers=lines(*chosen, *answer))
+        assert done.code == 0, done.shown
+        assert "2 sessions from before" in done.err
+        assert "hermes-pgvector import --from state-db " in done.err.split("Next:")[1]
+        assert rows(database) == {}
+    done = setup(home, answers=lines(*chosen, "y"))
+    assert (done.code, rows(database)["conversations"]) == (0, 4)
+    assert "2 turns, 2 new" in done.err
+    with psycopg.connect(database) as connection:
+        said = connection.execute("select content from conversations where role = 'user' order by ts").fetchall()
+    assert said == [(turn(number)[0],) for number in (1, 2)]
+    # They are there now: nothing is asked.
+    again = setup(home, answers=lines(*chosen))
+    assert (again.code, "from before" in again.shown) == (0, False)
+
+
+def test_without_questions_past_sessions_are_counted_and_left_alone(
+    home: Path, database: str, endpoint: Endpoint
+) -> None:
+    Record(home).say("s1", 1)
+    given = ("--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes", "--json")
+    done = setup(home, *given)
+    assert (done.code, done.document["past_sessions"]) == (0, 1)
+    assert rows(database) == {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HERMES_PGVECTOR_SYNC_TURNS", "false")
+        assert setup(home, *given).document["past_sessions"] == 0
 
 
 def test_a_second_setup_offers_the_endpoint_and_the_model_in_use(home: Path, database: str, endpoint: Endpoint) -> None:

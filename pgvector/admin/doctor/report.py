@@ -18,7 +18,7 @@ from .. import standby
 from ..check import Check, Verdict
 from ..console import Console, counted
 from ..overview import overview
-from . import database, files, installation, server, themes
+from . import database, files, installation, server, sessions, themes
 
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "ok": ("✓", "green"),
@@ -66,6 +66,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
     found += database.database(seen, here.state)
     if seen.schema:
         found += server.server(settings, here.path, seen.schema)
+    found += sessions.past(settings, here.path, seen)
     found += standby.check(seen.standby)
     found += database.person_key(PersonKey(here.state, person_key(here.path)), seen)
     found += database.embedder(settings, seen)

@@ -23,7 +23,8 @@ def add_commands(commands: Commands) -> None:
     text = "leave the vectors out: a quarter of the size, and they are computed again after the import"
     export.add_argument("--no-vectors", dest="vectors", action="store_false", help=text)
     bring = add(commands, "import", "bring in an archive, or the memory of another package", "imports.command:bring")
-    bring.add_argument("path", metavar="PATH", help="where it is, which is only read; - reads an archive from stdin")
+    text = "where it is, which is only read; - reads an archive from stdin (state-db: this home if left out)"
+    bring.add_argument("path", nargs="?", default="", metavar="PATH", help=text)
     text = "what it is: " + "; ".join(f"{name}: {what}" for name, what in SOURCES.items())
     bring.add_argument("--from", dest="source", default="archive", choices=tuple(SOURCES), help=text)
     text = "the theme for all of it (default: its own themes where it has some, else that of this home)"

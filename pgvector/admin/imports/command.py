@@ -36,6 +36,10 @@ NAME_CHARS_MAX = 60
 def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Import rows. Returns 0, or 1 when some were refused. A damaged archive is refused before anything is stored."""
     settings, args.home = load(home), home
+    if not args.path and args.source == "state-db":
+        args.path = str(home)
+    if not args.path:
+        raise BadArgument(f"name the PATH of what to import from {args.source}")
     theme = _theme(args.theme, home, settings)
     if args.source == "hermes-memory":
         return facts.bring(home, console, args, theme)
@@ -174,7 +178,7 @@ def _result(transfer: Transfer, wrong: list[tuple[int, str]], vectors: str) -> d
     }
 
 
-NAMES = {
+NAMES: dict[str, tuple[str, str]] = {
     "entry": ("entry", "entries"), "past": ("earlier version", "earlier versions"), "turn": ("turn row", "turn rows"),
     "fact": ("fact", "facts"),
 }  # fmt: skip
@@ -182,7 +186,8 @@ NAMES = {
 
 def _summarise(console: Console, result: Mapping[str, Any], *, dry_run: bool) -> None:
     what = "would be new" if dry_run else "new"
-    for kind, names in NAMES.items():
+    # Of sessions, turns are counted, each of up to two rows.
+    for kind, names in (NAMES | ({"turn": ("turn", "turns")} if "sessions" in result else {})).items():
         if kind in result["rows"]:
             number = result["rows"][kind]
             console.say(f"{counted(number['found'], *names)}, {number['new']:,} {what}")

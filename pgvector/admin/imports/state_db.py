@@ -31,10 +31,9 @@ from ...text.cleaning import clean
 from ...text.keep import Source
 from ...write.validation import validate
 from ..console import Console
-from ..host_record import JOBS, identity_of, is_known, is_off, turns_of
+from ..host_record import JOBS, SESSIONS_MAX, identity_of, is_known, is_off, turns_of
 from .rows import Rules
 
-SESSIONS_MAX = 1_000_000
 ANCESTORS_MAX = 50
 TURNS_AT_ONCE = 50
 STATEMENT_S_MAX = 60.0

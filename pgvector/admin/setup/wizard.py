@@ -20,9 +20,11 @@ from ...store.embedded.server import EmbeddedServer, available
 from ...text.theme_names import DEFAULT_THEME
 from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider
-from ..console import Console
-from ..database import running, wait_ready
+from ..console import Console, counted
+from ..database import connection, running, wait_ready
 from ..embedder import MISMATCH_REMEDY, mismatch
+from ..host_record import IMPORT_SESSIONS, STATEMENT_S_MAX, past_sessions
+from ..imports.command import bring
 from ..round_trip import round_trip
 from .database import DatabaseChoice, DatabaseChooser
 from .embedder import EmbedderChoice, EmbedderQuestions, changed, tried
@@ -83,8 +85,10 @@ class _Setup:
         how, problem = self._try_out() if database.usable else ("not tried", "")
         if problem:
             self._console.say(f"✗ {problem}; see: hermes-pgvector doctor")
-        self._console.data({**result, "recalled": how, "problem": problem})
-        self._next_steps(embedded=database.server is not None)
+        embedded = database.server is not None
+        past = self._past_sessions(embedded=embedded) if how != "not tried" else 0
+        self._console.data({**result, "recalled": how, "problem": problem, "past_sessions": past})
+        self._next_steps(past, embedded=embedded)
         return int(bool(problem))
 
     # Choosing
@@ -182,11 +186,35 @@ class _Setup:
             wait_ready(runtime)
             return round_trip(runtime, theme)
 
-    def _next_steps(self, *, embedded: bool) -> None:
+    def _past_sessions(self, *, embedded: bool) -> int:
+        """Offer to store what was said before. Returns how many sessions are left that could be."""
+        settings = load(self._home)
+        if settings.off_record or not settings.sync_turns:
+            return 0
+        try:
+            with connection(self._home, STATEMENT_S_MAX) as opened:
+                past = past_sessions(self._home, opened)
+            if not past or self._given.yes:
+                return past
+            question = f"\nThe host has {counted(past, 'session')} from before. Store their turns, to be recalled, too?"
+            if not self._console.confirm(question, default=embedded):
+                return past
+            given = argparse.Namespace(source="state-db", path=str(self._home), theme="", dry_run=False)
+            bring(self._home, self._console, given)
+        except KeyboardInterrupt:
+            self._console.say("\nThe past sessions are not stored, or not all; the settings are saved.")
+            return past
+        except (OSError, PgvectorError) as error:
+            self._console.say(f"✗ the past sessions are not stored: {error}; the settings are saved")
+        return 0
+
+    def _next_steps(self, past: int, *, embedded: bool) -> None:
         fleet = "on other hosts: run this set-up with the same database and the same model"
         if embedded:
             fleet = "to share the memory with other hosts, run this set-up again with a Postgres of your own"
         self._console.say("\nNext:")
         self._console.say("  hermes                   start a chat; restart a running gateway: hermes gateway restart")
         self._console.say("  hermes pgvector status   see what is stored and what waits")
+        if past:
+            self._console.say(f"  {IMPORT_SESSIONS}   store the {counted(past, 'session')} from before")
         self._console.say(f"  {fleet}")

@@ -1,6 +1,6 @@
 -- Of all themes: whose theme a session had is known to the hooks only.
 select session_id, content_key(content) as key, ts as at
 from conversations
-where ts >= %(since)s and session_id = any(%(sessions)s)
+where ts between %(since)s and coalesce(%(until)s::timestamptz, 'infinity') and session_id = any(%(sessions)s)
 order by ts desc
 limit %(limit)s

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
+from past_sessions import SAID_AT, Record, turn
 
 from hermes_memory_pgvector.files import Marks, mark_name
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
@@ -25,43 +26,7 @@ from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 
-_TABLES = """
-    create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
-      end_reason text, chat_type text, chat_id text, user_id text, session_key text, origin_json text);
-    create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
-      timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text,
-      api_content text)"""
 ROWS = "select session_id, role, content, ts, metadata ->> 'title' from conversations order by ts, id"
-SAID_AT = datetime(2025, 3, 4, 10, 0, tzinfo=UTC)
-
-
-def turn(number: int) -> tuple[str, str]:
-    return f"Tell me the history of bridge number {number} over the Aare.", f"Bridge {number} was built of stone."
-
-
-class Record:
-    """A host's `state.db` in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.path = folder / "state.db"
-        with closing(sqlite3.connect(self.path)) as database:
-            database.executescript(_TABLES)
-
-    def say(self, session: str, *numbers: int, active: bool = True, day: int = 0, **columns: str) -> None:
-        named = {"id": session, "source": "cli", "model_config": "", "parent_session_id": "", **columns}
-        with closing(sqlite3.connect(self.path)) as database, database:
-            database.execute(
-                f"insert or ignore into sessions ({', '.join(named)}) values ({', '.join('?' for _ in named)})",
-                tuple(named.values()),
-            )
-            for number in numbers:
-                for role, text in zip(("user", "assistant"), turn(number), strict=True):
-                    values = (session, role, text, SAID_AT.timestamp() + 86400 * day + 60 * number, active)
-                    statement = (
-                        "insert into messages (session_id, role, content, timestamp, active) values (?, ?, ?, ?, ?)"
-                    )
-                    database.execute(statement, values)
 
 
 @pytest.fixture
@@ -105,6 +70,17 @@ def test_chats_of_persons_come_into_the_themes_that_agents_make_with_the_same_ke
     )
     theme = PersonKey(home / "pgvector", key).name(lambda used: theme_of(chat, aliases={}, person_key=used))
     assert sql(database, "select distinct agent_identity from conversations") == [(theme,)]
+
+
+def test_without_a_path_the_record_of_this_home_is_taken(
+    database: str, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    Record(home).say("s1", 1, 2)
+    assert hermes_pgvector("--home", str(home), "import", "--from", "state-db").code == 0
+    assert numbers(database) == ["1", "2"]
+    refused = hermes_pgvector("--home", str(home), "import")
+    assert (refused.code, "name the PATH" in refused.err) == (2, True)
 
 
 def test_all_sessions_come_with_their_dates_and_titles(
