@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,15 +69,22 @@ def settings_of(hermes: Hermes) -> dict[str, str]:
 
 
 @pytest.mark.main_host("a")
-def test_the_embedded_default_takes_two_answers(fresh: Hermes, model: ModelEndpoint, outdoors: Path) -> None:
+def test_the_embedded_default_takes_three_answers_and_knows_what_was_said_before(
+    fresh: Hermes, model: ModelEndpoint, outdoors: Path
+) -> None:
     data = {"HERMES_PGVECTOR_DATA_DIR": str(outdoors / "server")}
+    fresh.ask("The bell of our church was cast by a foundry in Aarau.")
+    with closing(sqlite3.connect(fresh.home / "state.db")) as record, record:
+        record.execute("update messages set timestamp = timestamp - 86400")
     try:
         with wizard(fresh, **data) as terminal:
-            answer(terminal, (CHOOSE_DATABASE, ""), (CHOOSE_EMBEDDER, ""))
-            terminal.wait("recalled by meaning", timeout_s=90)
+            answer(terminal, (CHOOSE_DATABASE, ""), (CHOOSE_EMBEDDER, ""), ("1 session from before", ""))
+            terminal.wait("1 turn, 1 new", timeout_s=90)
             assert terminal.ended() == 0
         assert yaml.safe_load((fresh.home / "config.yaml").read_text())["memory"]["provider"] == "pgvector"
         assert_remembers(fresh, model, **data)
+        fresh.ask("Where was the bell of our church cast?", **data)
+        assert "Aarau" in model.requests[-1].recalled[0]
     finally:
         fresh.run("server", "stop", "--mode", "immediate", program="hermes-pgvector", **data)
 
