@@ -97,7 +97,8 @@ def _add_installation(commands: Commands) -> None:
 def _add_search(commands: Commands) -> None:
     search = add(commands, "search", "search the memory as an agent does", "search:search")
     search.add_argument("query", metavar="QUERY", help="the text to search for")
-    search.add_argument("--top-k", type=number(1), default=10, metavar="N", help="most hits of each kind (default 10)")
+    text = "most hits of each kind (default 10); --top-k is the name of earlier releases"
+    search.add_argument("--limit", "--top-k", type=number(1), default=10, metavar="N", help=text)
     search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
     text = "current, session, all or a theme (default: the setting)"
     search.add_argument("--scope", default="", metavar="S", help=text)

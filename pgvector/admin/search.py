@@ -50,7 +50,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
         request = RecallRequest(
             query=args.query,
             scope=replace(scope, since=since, until=until, role=args.role, target=args.target or ""),
-            limit=args.top_k,
+            limit=args.limit,
             budget_s=max(settings.recall_budget_s, BUDGET_S_MIN),
             context=args.context,
         )
@@ -73,8 +73,8 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, wanted: str, settings: Settings) -> None:
-    if args.top_k > settings.recall_limit_max:
-        raise BadArgument(f"--top-k is {args.top_k}; recall_limit_max allows {settings.recall_limit_max}")
+    if args.limit > settings.recall_limit_max:
+        raise BadArgument(f"--limit is {args.limit}; recall_limit_max allows {settings.recall_limit_max}")
     if not args.query.strip():
         raise BadArgument("the query is empty; give a text to search for")
     if args.kind not in (wanted, "both"):

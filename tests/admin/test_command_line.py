@@ -169,6 +169,7 @@ def test_an_unknown_option_is_refused_with_the_options_of_the_command() -> None:
     "arguments",
     [
         ["search", "  "],
+        ["search", "x", "--limit", "51"],
         ["search", "x", "--top-k", "51"],
         ["search", "x", "--target", "memory", "--kind", "turns"],
         ["search", "x", "--role", "user", "--kind", "memory"],
