@@ -285,7 +285,7 @@ def test_past_sessions_of_the_host_are_stored_when_the_user_says_so(
         assert rows(database) == {}
     done = setup(home, answers=lines(*chosen, "y"))
     assert (done.code, rows(database)["conversations"]) == (0, 4)
-    assert "2 turns, 2 new" in done.err
+    assert "2 turns, 2 new\n1 session left out: jobs of the host\nfound by their words at once; " in done.err
     with psycopg.connect(database) as connection:
         said = connection.execute("select content from conversations where role = 'user' order by ts").fetchall()
     assert said == [(turn(number)[0],) for number in (1, 2)]

@@ -202,6 +202,8 @@ def _summarise(console: Console, result: Mapping[str, Any], *, dry_run: bool) ->
         console.say(f"renamed or linked there, and themes of their own here, which they stay: {named}")
     if result["vectors"] == "other model":
         console.say("its vectors are of another model; agents or `backfill` compute them")
+    elif result["vectors"] == "none" and not dry_run and any(found["new"] for found in result["rows"].values()):
+        console.say("found by their words at once; agents or `backfill` compute the vectors")
     for wrong in result["wrong"][:SHOWN_MAX]:
         reason = safe_line(wrong["reason"], REASON_CHARS_MAX)
         where = f"line {wrong['line']} is refused: " if wrong["line"] else ""
