@@ -20,6 +20,8 @@ EXIT_CODES = (
     "exit codes: 0 success; 1 a problem was found, or something could not be done; 2 wrong usage; 3 done, but the "
     "memory needs attention; 128 + N ended by signal N"
 )
+# What stands for the name of a command in its usage.
+COMMAND = "COMMAND"
 # A bigint of Postgres.
 BIGINT_MAX = (1 << 63) - 1
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from .command_groups import group
 from .command_parser import (
     BIGINT_MAX,
-    EXIT_CODES,
+    COMMAND,
     TIME_HELP,
     Commands,
     Filled,
@@ -35,8 +36,7 @@ def add_commands(parser: Parser) -> None:
     parser.set_defaults(pgvector_home=None, pgvector_json=False, pgvector_parser=parser)
     parser.set_defaults(pgvector_job=None, pgvector_command=parser)
     add_common(parser)
-    parser.epilog = EXIT_CODES
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(metavar=COMMAND, title="commands")
     _add_installation(commands)
     status = add(commands, "status", "show the database, what is stored, and what waits on this host", "status:status")
     status.add_argument("--themes", type=number(0), default=20, metavar="N", help="list the N largest (default 20)")
@@ -64,6 +64,7 @@ def add_commands(parser: Parser) -> None:
     _add_mcp(commands)
     add_web(commands)
     add(commands, "version", "show the version", "console:version")
+    group(parser, {name: (command.description or "").rstrip(".") for name, command in commands.choices.items()})
 
 
 def _add_installation(commands: Commands) -> None:

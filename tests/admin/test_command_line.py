@@ -22,6 +22,7 @@ from commandline import Outcome, hermes_pgvector
 
 import hermes_memory_pgvector
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.command_groups import GROUPS
 from hermes_memory_pgvector.admin.console import Console, rows_table
 from hermes_memory_pgvector.admin.doctor import installation
 from hermes_memory_pgvector.errors import BadArgument
@@ -100,6 +101,17 @@ def test_the_help_names_the_exit_codes_and_the_default_of_the_administrators_add
         assert (
             "administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)" in told
         )
+
+
+def test_the_help_has_each_command_in_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = argparse.ArgumentParser()
+    cli.register_cli(parser)
+    commands = next(action.choices for action in parser._actions if action.metavar == "COMMAND")
+    assert sorted(" ".join(GROUPS.values()).split()) == sorted(commands or ())
+    for columns in ("20", "80", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        listed = [line.split()[0] for line in hermes_pgvector("--help").out.splitlines() if re.match("  [a-z]", line)]
+        assert listed == " ".join(GROUPS.values()).split()
 
 
 def test_the_host_gets_the_same_commands_under_hermes_pgvector() -> None:
