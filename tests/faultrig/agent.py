@@ -53,7 +53,7 @@ class Agent:
         self._themes = plan.get("themes", THEMES)
         self._talks = [self._talk(theme) for theme in self._themes]
         if self._files:
-            self._runtime.reconcile(self._talks[0].identity, self._name)
+            self._runtime.reconcile(self._talks[0].session.identity, self._name)
 
     def _talk(self, theme: str) -> Conversation:
         return Conversation(self._runtime.context, Identity(agent_identity=theme), self._name, "primary")
@@ -85,15 +85,15 @@ class Agent:
         talk.take_turn(question, answer)
         if self._runtime.writer.counters.refused == refused:
             self._diary.done(key)
-        self._said.setdefault(talk.identity.agent_identity, []).extend(
+        self._said.setdefault(talk.session.identity.agent_identity, []).extend(
             [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
         )
 
     def _replay(self) -> None:
         """Hosts replay the whole session, more than once."""
         theme = self._random.choice(self._themes)
-        talk = next(talk for talk in self._talks if talk.identity.agent_identity == theme)
-        talk.end(self._said.get(theme, []))
+        talk = next(talk for talk in self._talks if talk.session.identity.agent_identity == theme)
+        talk.replay.end(self._said.get(theme, []))
 
     def _recall(self) -> None:
         began = time.monotonic()
