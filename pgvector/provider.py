@@ -146,6 +146,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
 
         session, self._begun, self._settings = self._session, None, None
         if session is not None:
+            guarded(nothing)(session.conversation.leave)()
             release(session.runtime)
 
     @guarded(str)

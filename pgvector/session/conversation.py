@@ -15,7 +15,7 @@ from ..hosts.transcript import text_of
 from ..model import Caller, Delegated, TurnTaken, now
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
-from .interrupted import interrupted, with_corrections
+from .interrupted import Interrupted, interrupted, with_corrections
 from .outages import Notice
 from .replay import Replay
 from .session_context import SessionContext
@@ -72,6 +72,10 @@ class Conversation:
             return
         theme, resumed = self.session.theme(), reason == "resume"
         continues = not (anew or resumed)
+        if not continues:
+            self.leave()
+        if anew:
+            self.replay.begin_anew()
         off = continues and self.session.is_off(theme)
         # Hosts begin a session after the turns in their queue, so its first turn may be open already.
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
@@ -131,7 +135,7 @@ class Conversation:
         whole = with_corrections(str(user), unheard, record) if self.session.identity.has_one_author else question
         said, answered = self.session.judge(whole, answer, speaker or "", kind=record.kind)
         with self._home.turn_lock:
-            self._store_interrupted(theme, session, record, last)
+            self._store_passed(theme, session, record, last)
             self._home.note_turn(theme, session, Taken(question, (said, answered), record.place))
             turns.current.is_taken = turns.current.is_taken or not turns.current.is_open
             if turns.current.replayed == (session, answered):
@@ -141,15 +145,30 @@ class Conversation:
                 if not self._home.accept(taken):
                     turns.refused.append(question)
 
-    def _store_interrupted(self, theme: str, session: str, record: TurnRecord, last: Taken | None) -> None:
+    def leave(self) -> None:
+        """Store what the session ends with and was not handed over, as its transcript has it: the session is over."""
+        left, self.replay.unanswered = self.replay.unanswered, ()
+        with self._home.turn_lock:
+            for place, found in enumerate(left, 1):
+                if found.turn.may_come and not found.turn.replayed:
+                    found.turn.is_open = False
+                    continued = place < len(left) and not found.answer
+                    self._store_interrupted(found, found.turn.session_id, None, continued=continued)
+
+    def _store_passed(self, theme: str, session: str, record: TurnRecord, last: Taken | None) -> None:
         """Store the turns before this one that are never handed over, as the transcript has them, in their session."""
-        for turn, said, tools in interrupted(self._turns.passed, record, self._settings.trusted_tools):
-            asked, answer = scrubber()(turn.question), recorded_answer(said)
-            sides = self.session.judge(asked, answer, turn.author_id, continued=not said)
-            if any(sides) and turn.theme == theme and not (turn.off_record or self._turns.is_known(turn, sides, last)):
-                said_in = turn.session_id if turn.session_id in self.session.lineage.ancestors else session
-                turn.passed_as = sides
-                self._home.accept(replace(self._taken(theme, said_in, sides, turn.author_id, tools), at=turn.began))
+        for found in interrupted(self._turns.passed, record, self._settings.trusted_tools):
+            said_in = found.turn.session_id if found.turn.session_id in self.session.lineage.ancestors else session
+            if found.turn.theme == theme:
+                self._store_interrupted(found, said_in, last, continued=not found.answer)
+
+    def _store_interrupted(self, found: Interrupted, session: str, last: Taken | None, *, continued: bool) -> None:
+        turn, asked, answer = found.turn, scrubber()(found.turn.question), recorded_answer(found.answer)
+        sides = self.session.judge(asked, answer, turn.author_id, continued=continued)
+        if any(sides) and not (turn.off_record or self._turns.is_known(turn, sides, last)):
+            turn.passed_as = sides
+            taken = self._taken(turn.theme, session, sides, turn.author_id, found.tools)
+            self._home.accept(replace(taken, at=turn.began))
 
     def _taken(self, theme: str, session: str, sides: Pair, author: str | None, tools: Sequence[str]) -> TurnTaken:
         metadata = self._home.author_in(theme, self.session.identity, author)

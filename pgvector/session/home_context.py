@@ -159,10 +159,14 @@ class HomeContext:
         They are of the home, because a host that stops a turn may take the next message with another provider object.
         """
         noted = self._opened.pop((theme, session_id), ())
-        awaited = [turn for turn in noted if turn.is_open and turn.awaited][-OPENED_MAX:]
+        awaited = [turn for turn in noted if turn.may_come][-OPENED_MAX:]
         if _chars(opened := (*awaited, turn)) <= OPENED_CHARS_MAX:
             self._opened[theme, session_id] = opened
         return awaited
+
+    def awaited(self, theme: str, session_id: str) -> Sequence[Turn]:
+        """The turns of a session that began and were not handed over yet. The caller holds `turn_lock`."""
+        return [turn for turn in self._opened.get((theme, session_id), ()) if turn.may_come]
 
     def note_turn(self, theme: str, session_id: str, turn: Taken) -> None:
         """Note the last turn of a session. The caller holds `turn_lock`.

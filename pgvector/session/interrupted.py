@@ -45,6 +45,12 @@ def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[st
     return found[::-1]
 
 
+def unsilenced(turns: Sequence[Interrupted]) -> Sequence[Interrupted]:
+    """The turns without those off the record, and without those before them, which these have interrupted."""
+    silent = [place for place, found in enumerate(turns, 1) if found.turn.off_record]
+    return turns[silent[-1] if silent else 0 :]
+
+
 def with_corrections(user: str, earlier: Sequence[str], record: TurnRecord) -> str:
     """The text of a turn with what its person said to correct it: `earlier`, which came late, and in its messages.
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from ..files import mark_name
 from ..hosts import state_db
-from ..hosts.tool_calls import savings, tools_by_answer
+from ..hosts.tool_calls import TurnRecord, savings, tools_by_answer
 from ..hosts.transcript import exchanges, finished, is_compressed
 from ..model import SessionEnded, Withdrawn, now
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
+from .interrupted import Interrupted, interrupted, unsilenced
 from .session_context import SessionContext
 from .state import EVENT_TURNS_MAX, Turns
 
@@ -24,22 +25,32 @@ class Replay:
 
     def __init__(self, home: HomeContext, session: SessionContext, turns: Turns) -> None:
         self._home, self._session, self._turns = home, session, turns
+        # The turns at the end of the transcript that were not handed over: the session may be over, or go on.
+        self.unanswered: Sequence[Interrupted] = ()
+        self._read = self._before = hash(())
+
+    def begin_anew(self) -> None:
+        """Note that another session begins. Until something is said in it, hosts end it with the last transcript."""
+        self._before = self._read
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store the turns of a transcript that are missing. Hosts call this more than once a session.
 
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
-        messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
-        if self._session.is_off(theme := self._session.theme()):
+        self.unanswered, self._read = (), hash(tuple(exchanges(messages)))
+        if self._read == self._before or self._session.is_off(theme := self._session.theme()):
             return
+        messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
         with self._home.turn_lock:
-            saves = self._turns.saves()
+            saves, awaited = self._turns.saves(), self._home.awaited(theme, self._session.id)
         saved = savings(messages, self._home.settings.trusted_tools)
         for event in attribution.events(saved, saves, **self._session.origin(theme)):
             self._home.accept(event)
         if self._session.stores_turns:
             self._replay(theme, off_record.recorded(messages, merged=True), messages)
+            record = TurnRecord(before=messages)
+            self.unanswered = unsilenced(interrupted(awaited, record, self._home.settings.trusted_tools))
 
     def checkpoint(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store the turns that are about to be compressed and are missing, as `end`; False when they are refused.

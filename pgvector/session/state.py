@@ -74,6 +74,11 @@ class Turn:
     # The entries that the host's tool saved: the id of each call, and that of the save.
     saves: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def may_come(self) -> bool:
+        """Whether it may still be handed over, as far as is known."""
+        return self.is_open and self.awaited
+
     def note_save(self, call_id: str, save_id: str) -> None:
         """Note that a call saved an entry. Past SAVES_MAX of a turn none is noted."""
         if len(self.saves) < SAVES_MAX:

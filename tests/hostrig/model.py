@@ -24,7 +24,14 @@ class Call:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-Reply = str | Call | Sequence[Call]
+@dataclass(frozen=True)
+class Failure:
+    """An error in place of an answer, by default one that hosts do not try again."""
+
+    status: int = 400
+
+
+Reply = str | Call | Sequence[Call] | Failure
 Script = Callable[["Request"], Reply | None]
 
 
@@ -146,7 +153,9 @@ class ModelEndpoint:
                 request = Request(body, dict(self.headers))
                 endpoint.seen.append(request)
                 reply = endpoint._reply(request)
-                if request.streamed:
+                if isinstance(reply, Failure):
+                    self._send(reply.status, {"error": {"message": "the model is not there", "type": "not_there"}})
+                elif request.streamed:
                     self._stream(reply)
                 else:
                     self._send(200, _completion(reply))

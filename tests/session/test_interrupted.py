@@ -422,3 +422,87 @@ def test_a_withdrawal_has_no_question_that_is_merged_with_one_off_the_record() -
     found = withdrawn_turns(messages, lambda question, answer: (question, answer), off=False)
     # Both may be one message that a person wrote, which is stored: then its answer tells what is withdrawn.
     assert found == (("", DRY),)
+
+
+GATE, PAINTED = "And the gate of the yard is red since the feast of May.", "It was painted by the apprentice, who"
+UNANSWERED = [user(ROOF), says(ANSWER), user(BELL), says(REFUSED), user(GATE), SEARCH, RESULT]
+LEFT = [("user", ROOF), ("assistant", ANSWER), ("user", BELL), ("user", GATE)]
+
+
+def left(runtime: Runtime, *questions: str, messages: Messages) -> Conversation:
+    """A conversation with an answered turn, further questions, and the end of its session."""
+    one = talk(runtime)
+    one.open_turn(ROOF)
+    end_turn(one, messages[:2])
+    for question in questions:
+        one.open_turn(question)
+    one.replay.end(messages)
+    return one
+
+
+@pytest.mark.parametrize("new_session", [False, True])
+def test_what_a_session_ends_with_is_stored_though_it_has_no_answer(
+    start: Callable[..., Runtime], database: str, record: Record, new_session: bool
+) -> None:
+    runtime = start()
+    one = left(runtime, BELL, GATE, messages=UNANSWERED)
+    assert stored(runtime, database) == LEFT[:2]
+    if new_session:
+        one.go_on("s2", "s", anew=True)
+    one.leave()
+    one.leave()
+    assert stored(runtime, database) == LEFT
+    # It is resumed, and the next turn comes with the whole transcript.
+    again = talk(runtime)
+    again.open_turn(CELLAR)
+    later = [*UNANSWERED, user(CELLAR), says(DRY)]
+    again.take_turn(CELLAR, DRY, record=read_turn(later, CELLAR))
+    again.replay.end(later)
+    again.leave()
+    assert stored(runtime, database) == [*LEFT, ("user", CELLAR), ("assistant", DRY)]
+
+
+def test_a_session_that_goes_on_stores_its_running_turn_when_it_is_answered(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = left(runtime, GATE, messages=UNANSWERED[:2] + UNANSWERED[4:])
+    # The host has compressed it.
+    one.go_on("s2", "s", anew=False, reason="compression")
+    one.take_turn(GATE, DRY, record=read_turn([user(GATE), says(DRY)], GATE))
+    one.leave()
+    assert stored(runtime, database) == [*LEFT[:2], ("user", GATE), ("assistant", DRY)]
+
+
+def test_a_turn_that_is_handed_over_after_the_end_takes_the_place_of_its_question(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = left(runtime, GATE, messages=UNANSWERED[:2] + UNANSWERED[4:])
+    one.leave()
+    one.take_turn(GATE, DRY, record=read_turn([*UNANSWERED[:2], user(GATE), says(DRY)], GATE))
+    assert stored(runtime, database) == [*LEFT[:2], ("user", GATE), ("assistant", DRY)]
+
+
+def test_of_what_a_session_ends_with_nothing_is_stored_twice_or_that_is_off_the_record(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    partial = [*UNANSWERED[:2], user(GATE), says(PAINTED)]
+    left(runtime, GATE, messages=partial).leave()
+    assert sorted(stored(runtime, database)) == sorted([*LEFT[:2], ("user", GATE), ("assistant", PAINTED)])
+    aside = f"off the record: {GATE}"
+    left(runtime, BELL, aside, messages=[*UNANSWERED[:4], user(aside)]).leave()
+    left(runtime, BELL, "off the record", messages=[*UNANSWERED[:4], user("off the record")]).leave()
+    assert not [text for _, text in stored(runtime, database) if BELL in text or "record" in text]
+
+
+def test_what_was_stored_with_a_later_turn_is_not_stored_again_at_the_end(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = left(runtime, BELL, messages=UNANSWERED[:3])
+    one.open_turn(CELLAR)
+    one.take_turn(CELLAR, DRY, record=read_turn([*UNANSWERED[:3], user(CELLAR), says(DRY)], CELLAR))
+    one.leave()
+    assert [text for _, text in stored(runtime, database)].count(BELL) == 1

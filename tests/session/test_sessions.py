@@ -1254,6 +1254,24 @@ def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored
     assert stored(runtime, database) == []
 
 
+def test_a_session_in_which_nothing_is_said_stores_nothing_of_the_one_before(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """Hosts end it with the transcript of the session before."""
+    runtime = start()
+    one = talk(runtime)
+    take(one, turn(1))
+    one.replay.end(transcript(turn(1), turn(2)))
+    one.go_on("s2", "s", anew=True)
+    one.replay.end(transcript(turn(1), turn(2)))
+    one.go_on("s3", "s2", anew=True)
+    one.replay.end(transcript(turn(1), turn(2)))
+    assert sorted(stored(runtime, database)) == sorted([*texts(turn(1)), *texts(turn(2))])
+    # Said again, it is stored again.
+    one.replay.end(transcript(turn(2)))
+    assert len(stored(runtime, database)) == 6
+
+
 @with_and_without_row_security
 def test_a_session_that_is_begun_behind_its_first_turn_is_off_the_record_by_it(
     start: Callable[..., Runtime], database: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hostrig.hermes import TOOLSETS_OFF, Hermes
 from hostrig.marks import one_server
-from hostrig.model import Call, ModelEndpoint
+from hostrig.model import Call, Failure, ModelEndpoint
 from hostrig.rows import Rows
 from logins import with_and_without_row_security
 from waiting import wait_for
@@ -21,6 +21,8 @@ pytestmark = one_server
 
 ALPS = "Which mountain is the highest of the Alps?"
 TEXAS = "Which mountain is the highest of Texas?"
+BELL = "The bell of our church was cast by a foundry in Aarau."
+TOWER = "The tower of our church is from 1840 and has four clocks."
 BASEL = "Which river flows through the city of Basel?"
 
 
@@ -56,6 +58,24 @@ def test_turns_that_are_undone_are_withdrawn_also_when_nothing_is_said_after(
         chat.leave()
     assert questions(rows) == [ALPS, BASEL]
     assert hermes.complaints() == []
+
+
+def test_a_question_without_an_answer_is_stored_at_the_end_and_an_empty_session_after_it_stores_nothing(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    with hermes.chat() as chat:
+        chat.ask(ALPS)
+        model.script = lambda _: Failure()
+        chat.ask(BELL)
+        assert questions(rows) == [ALPS]
+        chat.command("/new")
+        rows.wait(lambda rows: questions(rows) == [ALPS, BELL])
+        # Hosts end the new session with the transcript of the one before.
+        chat.leave()
+    hermes.run("-z", TOWER)
+    assert questions(rows) == [ALPS, BELL, TOWER]
+    assert len(rows.turns()) == 4
+    assert imported(hermes) == 0
 
 
 @pytest.mark.slow
