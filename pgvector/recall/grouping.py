@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from heapq import nlargest
 from itertools import islice
+from types import MappingProxyType
 
 from ..model import Hit
 from ..store.retrieval import Key, Row
 from ..text.alike import (
+    COMPARED_CHARS_MAX,
     NEAR_EQUAL,
     asks_for_past,
     figures,
@@ -107,13 +110,18 @@ class Families:
 
 
 def newest_first(
-    found: Sequence[Found], scores: Mapping[Key, float], query: str = "", limit: int | None = None
+    found: Sequence[Found],
+    scores: Mapping[Key, float],
+    query: str = "",
+    limit: int | None = None,
+    cosines: Mapping[Key, float] = MappingProxyType({}),
 ) -> list[Found]:
     """The rows in their order, but each one that supersedes others stands before them, and these right behind it.
 
     One of the best rows that says that something has changed also takes its place before an older one, if it is about
-    what is asked, its score is not much lower and the older one remains among the first `limit` rows. A row with a
-    figure of the query, which the newer one lacks, is what is asked for.
+    what is asked, its score is not much lower and the older one remains among the first `limit` rows. Of the two best
+    rows a short newer one needs neither words nor score, if both are also the two nearest by their `cosines`. A row
+    with a figure of the query, which the newer one lacks, is what is asked for.
     """
     asked = figures(query)
 
@@ -127,11 +135,14 @@ def newest_first(
         if may_stand_before(new, old) and supersedes(new.row.content, old.row.content)
     }
     order = list(found)
+    nearest = nlargest(2, (one.key for one in found if one.key in cosines), key=lambda key: cosines[key])
+    both_nearest = {one.key for one in found[:2]} == set(nearest)
     for at in range(1, 0 if asks_for_past(query) else min(NEWER_AMONG, len(order), limit or NEWER_AMONG)):
         new = order[at]
         for place, old in enumerate(order[:at]):
-            close = scores[new.key] >= NEWER_SHARE * scores[old.key] and new.row.role != "assistant"
-            if close and may_stand_before(new, old) and updates(new.row.content, old.row.content, query):
+            near = at == 1 and both_nearest and len(new.row.content) <= COMPARED_CHARS_MAX
+            close = (near or scores[new.key] >= NEWER_SHARE * scores[old.key]) and new.row.role != "assistant"
+            if close and may_stand_before(new, old) and updates(new.row.content, old.row.content, query, near=near):
                 order.insert(place, order.pop(at))
                 break
     return _together(order, superseded) if superseded else order

@@ -283,15 +283,16 @@ def _hits(connection: Connection, question: _Question, span: Span | None, found:
     kind, request = question.kind, question.request
     scores = fuse(found, span=span, period=question.period)
     fetch = partial(retrieval.fetch, connection, kind)
-    best = select(fetch, request, scores, found.before, grouped=kind != "facts")
+    near = zip(found.keys, found.similarities.tolist(), strict=True)
+    cosines = {key: cosine for key, cosine in near if not isnan(cosine)}
+    best = select(fetch, request, scores, found.before, cosines=cosines, grouped=kind != "facts")
     turns = request.context if kind == "turns" and best else 0
     around = retrieval.around(connection, [one.key for one in best], turns) if turns else {}
     places = {key: place for place, key in enumerate(found.keys)}
 
     def hit(key: Key, row: Row, receipt: Key | None = None, **more: Any) -> Hit:
         # A receipt is embedded together with the row that it answers.
-        near = [float(found.similarities[places[each]]) for each in (key, receipt) if each]
-        similarity = max((each for each in near if not isnan(each)), default=None)
+        similarity = max((cosines[each] for each in (key, receipt) if each in cosines), default=None)
         held = found.word_scores[places[key]].tolist()
         words = sorted([(-score, word) for score, word in zip(held, found.words, strict=True) if score])
         return Hit(

@@ -32,14 +32,15 @@ def select(
     scores: Mapping[Key, float],
     before: Mapping[Key, Key] = MappingProxyType({}),
     *,
+    cosines: Mapping[Key, float] = MappingProxyType({}),
     grouped: bool = True,
 ) -> list[Found]:
     """Up to `request.limit` rows of the request's scope in the order of `scores`, which begins with the best.
 
     `fetch` returns those of the rows that still exist; it is asked for few at first, and for more when these are not
     enough. A row can lie outside the scope because it is a neighbour of one inside. `before` has the row before a row
-    in its session. Rows with the same text are one; with `grouped`, the two sides of a turn, too, unless one is much
-    worse, and `grouping` orders the rows.
+    in its session, `cosines` those of the rows that have a vector. Rows with the same text are one; with `grouped`, the
+    two sides of a turn, too, unless one is much worse, and `grouping` orders the rows.
     A question whose answer is left out for its source says so. Behind the rows stand up to POINTERS_MAX questions that
     are none of them, of such answers that were found, and entries that are left out.
     """
@@ -56,7 +57,7 @@ def select(
         size = FLOOD_FETCHED_MAX - read if flooded and read < FLOOD_FETCHED_MAX else 2 * size
     if not grouped:
         return best[: request.limit]
-    newest = [*newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit), *best[NEWEST_AMONG:]]
+    newest = newest_first(best[:NEWEST_AMONG], scores, request.query, request.limit, cosines) + best[NEWEST_AMONG:]
     return chosen.with_questions(chosen.families.counted(newest[: request.limit]))
 
 

@@ -106,20 +106,22 @@ def _masked(text: str) -> tuple[str, ...]:
     return tuple(_FIGURE.sub("0", one) for one in sentences if _DIGITS.search(one))
 
 
-def updates(newer: str, older: str, query: str) -> bool:
+def updates(newer: str, older: str, query: str, *, near: bool = False) -> bool:
     """Whether the later of two texts says that something has changed which a question asks for.
 
     The sentence that says so has at least SAME_TOPICS of the question's topics that the older text has, which itself
-    says no such thing. It has no other word in the place of one that is asked for ("production" for "staging"). What
-    the texts ask tells nothing, and of long ones the beginning counts.
+    says no such thing; it needs none if it is known that both texts are `near` what is asked. It has no other word in
+    the place of one that is asked for ("production" for "staging"). What the texts ask tells nothing, and of long ones
+    the beginning counts.
     """
     newer, older, query = (text[:COMPARED_CHARS_MAX] for text in (newer, older, query))
     after, before, asked = _stated(newer), _stated(older), _topics(query)
     held = len(asked & _topics(before))
+    least = 0.0 if near else SAME_TOPICS * held
 
     def changed(text: str) -> list[str]:
         sentences = filter(_says_change, _SENTENCE.findall(text))
-        return [sentence for sentence in sentences if len(asked & _topics(sentence)) >= SAME_TOPICS * held]
+        return [sentence for sentence in sentences if len(asked & _topics(sentence)) >= least]
 
     if not held or changed(before):
         return False

@@ -185,6 +185,9 @@ def _found(case: Case, question: Question, stored: Stored, rows: ScannedRows, li
     request = RecallRequest(
         query=question.text, scope=Scope(own=case.theme, themes=(case.theme,)), limit=limit, budget_s=1.0
     )
-    hits = selection.select(lambda keys: {key: stored.stored[key] for key in keys}, request, scores, found.before)
+    cosines = dict(zip(found.keys, found.similarities.tolist(), strict=True))
+    hits = selection.select(
+        lambda keys: {key: stored.stored[key] for key in keys}, request, scores, found.before, cosines=cosines
+    )
     texts = [[hit.row.content, *([hit.side[1].content] if hit.side else ())] for hit in hits]
     return [frozenset().union(*matched(case, of_hit)) for of_hit in texts]

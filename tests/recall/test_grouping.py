@@ -90,6 +90,25 @@ def test_a_change_goes_before_an_older_row_if_it_is_about_what_is_asked_and_its_
     assert newest_first(rows, scores(rows), query) == rows
 
 
+def test_a_change_in_other_words_goes_first_if_both_rows_are_the_best_and_the_nearest() -> None:
+    query, old = "how often is the price list updated?", "The price list is updated every six months."
+    new, rain = "Tariffs are now looked at each Monday.", "It rained."
+    rows = found([old, new, rain])
+    far = {rows[0].key: 0.5, rows[1].key: 0.08, rows[2].key: 0.04}
+    near = {rows[0].key: 0.75, rows[1].key: 0.51, rows[2].key: 0.47}
+
+    def ordered(rows: Sequence[Found], cosines: dict[Key, float], query: str = query) -> list[str]:
+        return [one.row.content for one in newest_first(rows, far, query, None, cosines)]
+
+    assert ordered(rows, near) == [new, old, rain]
+    assert ordered(rows, {}) == [old, new, rain]
+    assert ordered(rows, {**near, rows[2].key: 0.52}) == [old, new, rain]
+    assert ordered(rows, near, "how often did you update the price list?") == [old, new, rain]
+    assert ordered(found([old, rain, new]), dict(zip(near, (0.75, 0.47, 0.51), strict=True))) == [old, rain, new]
+    assert ordered(found([rain, new, old]), near) == [rain, new, old]
+    assert ordered(found([old, f"{new} {rain * 50}", rain]), near)[0] == old
+
+
 def test_a_change_that_marks_no_row_takes_no_place_from_it_in_a_short_answer() -> None:
     rows, query = found(["The dog eats kibble.", "The dog now gets rice."]), "what does the dog eat?"
     assert newest_first(rows, scores(rows), query, limit=1) == rows

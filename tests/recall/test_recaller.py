@@ -726,6 +726,13 @@ def test_only_the_newest_rows_that_hold_a_common_word_are_ranked(make: Callable[
     assert sorted(found) == sorted(f"kelp {number}" for number in range(150 - len(found), 150))
 
 
+def test_of_the_two_nearest_rows_the_one_that_says_a_change_is_first(memory: Memory) -> None:
+    old, new = "The kelp list is updated once a year.", "The tariff is now looked at by Ada."
+    memory.add(entry(old), entry("It rained."), entry(new, at=datetime.now(UTC) + timedelta(hours=1)))
+    assert memory.found("How is the kelp list updated?", kind="entries") == [new, old, "It rained."]
+    assert memory.found("How was the kelp list updated?", kind="entries") == [old, new, "It rained."]
+
+
 @pytest.mark.parametrize("kind", ["turns", "entries"])
 def test_a_rare_word_is_found_behind_newer_rows_with_a_common_one(make: Callable[..., Memory], kind: Kind) -> None:
     memory = make("by words only", word_candidates_max=100)
