@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+import anyio.lowlevel
+
 Values: TypeAlias = Mapping[str, Any]
 # (parameters of the request, ASGI scope of its HTTP request; empty without one) -> result
 Handler: TypeAlias = Callable[[Values, Values], Awaitable[dict[str, Any]]]
@@ -90,7 +92,13 @@ def _register_1(server: Any, method: str, handler: Handler) -> None:
 
     async def handle(request: Any) -> Any:
         parameters = request.params.model_dump(by_alias=True) if request.params else {}
-        found = await handler(parameters, getattr(server.request_context.request, "scope", {}))
+        context = server.request_context
+        try:
+            found = await handler(parameters, getattr(context.request, "scope", {}))
+        finally:
+            # The server would end when a request is cancelled while its answer waits to be sent.
+            getattr(context.session, "_in_flight", {}).pop(context.request_id, None)
+            await anyio.lowlevel.checkpoint_if_cancelled()
         return types.ServerResult(result_class.model_validate(found))
 
     server.request_handlers[getattr(types, f"{_CLASSES[method]}Request")] = handle

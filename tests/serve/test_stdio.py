@@ -220,6 +220,15 @@ def test_a_client_that_reads_nothing_does_not_keep_it_alive(memory: Memory) -> N
     assert raw.process.wait(20) == 0
 
 
+def test_requests_that_are_cancelled_while_their_answers_wait_do_not_end_it(away: Memory) -> None:
+    raw = Raw(away, "--theme", "garden", major=1)
+    numbers = [raw.begin("tools/list") for _ in range(40)]
+    for number in numbers:
+        raw.send(json.dumps({"method": "notifications/cancelled", "params": {"requestId": number}, "jsonrpc": "2.0"}))
+    assert raw.request("ping")["result"] == {}
+    assert raw.end()[0] == 0
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_after_it_has_stored_what_is_pending(memory: Memory, major: int, sent: signal.Signals) -> None:
     raw = Raw(memory, "--theme", "garden", major=major)
