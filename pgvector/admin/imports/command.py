@@ -73,7 +73,7 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
         if manifest:
             total = sum(manifest["rows"].values())
         try:
-            transfer.run(_until_wrong(lines, reader) if manifest else lines, console, total)
+            transfer.run(_complete(_until_wrong(lines, reader), transfer) if manifest else lines, console, total)
         except KeyboardInterrupt:
             console.say(f"interrupted; {counted(sum(transfer.new.values()), 'new row')} stored; run it again to go on")
             raise
@@ -146,6 +146,18 @@ def _until_wrong(lines: Iterator[Line], reader: Reader) -> Iterator[Line]:
         if reader.wrong:
             return
         yield line
+
+
+def _complete(lines: Iterator[Line], transfer: Transfer) -> Iterator[Line]:
+    """The rows that have the fields of their kind; the others are noted as refused."""
+    for line in lines:
+        try:
+            line.check()
+        except BadArgument as error:
+            transfer.found[line.kind] += 1
+            transfer.wrong.append((line.number, str(error)))
+        else:
+            yield line
 
 
 def _plain(reader: Reader, rules: Rules) -> Iterator[Line]:

@@ -23,7 +23,25 @@ KINDS = (
     "pruned", "erasure",
 )  # fmt: skip
 LINE_BYTES_MAX = 64 << 20
+# The fields that a row of a kind must have besides its theme. Postgres checks the others.
+_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "rename": {"new": str},
+    "entry": {"id": int, "home": str, "target": str, "content": str, "created_at": str, "replaces": list | None},
+    "past": {"entry_id": int, "content": str, "created_at": str},
+    "fact": {
+        **dict.fromkeys(
+            ("event_id", "kind", "target", "scope", "content", "status", "written_at", "changed_at", "session_id"), str
+        ),
+        "used_at": str | None,
+    },
+    "scope": {"session_id": str, "opened_at": str},
+    "turn": {"session_id": str, "role": str, "content": str, "ts": str},
+    "delegation": dict.fromkeys(("parent_session_id", "child_session_id", "task", "result", "at"), str),
+    **{kind: {"at": str} for kind in ("withdrawal", "tombstone", "pruned")},
+    "link": {"person": str},
+}
 _SUM, _VECTORS = ',"sum":"', '","'
+_UUID = re.compile("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ROW = re.compile(
     r'\{"kind":"(?P<kind>\w+)","row":(?P<row>\{.*\})(?:,"vectors":\["(?P<vectors>[A-Za-z0-9+/=",]*)"\])?'
     r',"sum":"(?P<sum>[0-9a-f]{16})"\}',
@@ -40,6 +58,17 @@ class Line:
     row: Mapping[str, Any]
     text: str
     vectors: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Raise BadArgument for a row of an archive in which a field of its kind is missing, or of another type."""
+        row, fields = self.row, {"theme": str, **_FIELDS.get(self.kind, {})}
+        wrong = [name for name in fields if not isinstance(row.get(name), fields[name])]
+        if not wrong and not all(isinstance(number, int) for number in row.get("replaces") or ()):
+            wrong = ["replaces"]
+        if not wrong and "event_id" in fields and not _UUID.fullmatch(row["event_id"]):
+            wrong = ["event_id"]
+        if wrong:
+            raise BadArgument(f"these fields are missing, or of another type: {', '.join(wrong)}")
 
     def marked(self, name: str, value: str) -> Line:
         """The row with a value in its metadata; itself when it has none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,8 +40,7 @@ _EVENTS: Mapping[str, Callable[[str, Mapping[str, Any]], Event]] = {
     **dict.fromkeys(
         ("entry", "past"),
         lambda theme, row: Add(
-            theme=theme, at=_time(row["created_at"]), target="memory", content=row["content"],
-            session_id=str(row["metadata"].get("session_id") or ""),
+            theme=theme, at=_time(row["created_at"]), target="memory", content=row["content"], session_id=_session(row)
         ),
     ),
     "turn": lambda theme, row: TurnTaken(
@@ -55,7 +55,7 @@ _EVENTS: Mapping[str, Callable[[str, Mapping[str, Any]], Event]] = {
         child_session_id=row["child_session_id"],
     ),
     "scope": lambda theme, row: FactsTicked(
-        theme=theme, at=_time(row["opened_at"]), session_id=row["session_id"], turn=row["turn"]
+        theme=theme, at=_time(row["opened_at"]), session_id=row["session_id"], turn=0
     ),
     **dict.fromkeys(
         ("withdrawal", "tombstone", "pruned"),
@@ -230,7 +230,7 @@ def _add_facts(connection: Connection, theme: str, lines: Sequence[Line], to: De
     found = facts.merged(connection, theme, [_fact(line, to.vectors) for line in lines])
     if not to.dry_run:
         facts.add(connection, theme, found, (), origin="", account=theme)
-        pairs = [(line.row["event_id"], line.row["successor"]) for line in lines if line.row["successor"]]
+        pairs = [(line.row["event_id"], line.row["successor"]) for line in lines if line.row.get("successor")]
         parameters = {"theme": theme, "events": [own for own, _ in pairs], "successors": [next_ for _, next_ in pairs]}
         connection.execute(QUERIES["link_successors"], parameters)
     return len(found.fresh)
@@ -241,22 +241,32 @@ def _fact(line: Line, of: Origin | None) -> ImportedFact:
     return ImportedFact(
         event_id=UUID(row["event_id"]).hex, kind=row["kind"], target=row["target"], scope=row["scope"],
         content=row["content"], status=row["status"], written_at=_time(row["written_at"]),
-        changed_at=_time(row["changed_at"]), used_at=_time(row["used_at"]) if row["used_at"] else None,
-        uses=row["uses"], session_id=row["session_id"], metadata=row["metadata"], vectors=_vectors(line, of),
+        changed_at=_time(row["changed_at"]), used_at=_time(row["used_at"]) if row.get("used_at") else None,
+        uses=row.get("uses", 0), session_id=row["session_id"], metadata=row.get("metadata", {}),
+        vectors=_vectors(line, of),
     )  # fmt: skip
+
+
+def _session(row: Mapping[str, Any]) -> str:
+    """The session in the metadata of a row; empty when these are no object."""
+    metadata = row.get("metadata")
+    return str(metadata.get("session_id") or "") if isinstance(metadata, Mapping) else ""
 
 
 def _time(text: str) -> datetime:
     """A time as Postgres writes it; now for infinity and years that Python does not know."""
     try:
         return utc(datetime.fromisoformat(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         return now()
 
 
 def _vectors(line: Line, of: Origin | None) -> tuple[HalfVector, ...]:
-    """The vectors of a row; none where they are not taken."""
+    """The vectors of a row; none where they are not taken, or are none."""
     if of is None:
         return ()
-    found = tuple(HalfVector.from_binary(base64.b64decode(text)) for text in line.vectors)
+    try:
+        found = tuple(HalfVector.from_binary(base64.b64decode(text)) for text in line.vectors)
+    except (ValueError, struct.error):
+        return ()
     return found if all(vector.dimensions() == of.dimensions for vector in found) else ()

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -198,6 +199,57 @@ def test_a_damaged_archive_is_refused_whole_and_the_line_is_named(
     assert done.code == 1
     assert told in done.err
     assert run(database, "select count(*) from memory_entries") == [(0,)]
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "entry": {"theme": "ops", "id": 1, "home": "", "target": "memory", "content": "x", "created_at": "2026-01-01",
+              "updated_at": "2026-01-01", "metadata": {}, "replaces": None},
+    "fact": {"theme": "ops", "event_id": "00000000-0000-0000-0000-000000000001", "kind": "V", "target": "port",
+             "scope": "", "content": "x", "status": "active", "written_at": "2026-01-01", "changed_at": "2026-01-01",
+             "session_id": ""},
+    "link": {"theme": "dm-signal-1f3a5c7e9b0d2f46", "person": "dm-person-0123456789abcdef"},
+    "withdrawal": {"theme": "ops", "session_id": "s", "role": "user", "at": "2026-01-01"},
+}  # fmt: skip
+
+
+def written(path: Path, *rows: tuple[str, dict[str, Any], list[str]]) -> str:
+    """Write an archive of rows, each with its kind and vectors; returns the path."""
+    writer = Writer()
+    counts = Counter(kind for kind, _, _ in rows)
+    manifest = writer.manifest({"schema": 18, "rows": counts, "model": MODEL, "dimensions": 384, "vectors": True})
+    lines = [writer.row(kind, json.dumps(row), vectors) for kind, row, vectors in rows]
+    path.write_bytes(b"".join([manifest, *lines, writer.end()]))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        *(("entry", name, value) for name in ("theme", "id", "content", "created_at") for value in (None, [1])),
+        ("entry", "replaces", 5), ("entry", "replaces", [[]]), ("fact", "event_id", "x"), ("fact", "used_at", 5),
+        ("fact", "content", None), ("link", "person", None), ("withdrawal", "at", None),
+    ],
+)  # fmt: skip
+def test_a_row_with_a_wrong_field_is_named_and_the_others_are_imported(
+    kind: str, field: str, value: object, database: str, tmp_path: Path, at: Callable[..., Outcome]
+) -> None:
+    first, last = ({**ROWS["entry"], "id": number, "content": f"number {number}"} for number in (8, 9))
+    wrong = {**ROWS[kind], field: value}
+    path = written(tmp_path / "wrong.jsonl", ("entry", first, []), (kind, wrong, []), ("entry", last, []))
+    done = at(database, "import", path)
+    assert done.code == 1
+    assert f"line 3 is refused: these fields are missing, or of another type: {field}\n" in done.err
+    assert run(database, "select content from memory_entries order by 1") == [("number 8",), ("number 9",)]
+    assert at(database, "import", path, "--dry-run", "--json").document["rows"]["entry"]["new"] == 0
+
+
+@pytest.mark.parametrize("vectors", [["AAA"], ["AAAA"], ["AYAAAA=="], ["AAMAADwAPAA8AA=="]])
+def test_a_row_whose_vector_is_none_is_imported_without_it(
+    vectors: list[str], database: str, tmp_path: Path, at: Callable[..., Outcome]
+) -> None:
+    done = at(database, "import", written(tmp_path / "vectors.jsonl", ("entry", ROWS["entry"], vectors)))
+    assert done.code == 0
+    assert run(database, "select content, embedding from memory_entries") == [("x", None)]
 
 
 @pytest.mark.parametrize(
