@@ -44,13 +44,13 @@ def migrate(home: Path, console: Console, args: argparse.Namespace) -> int:
         console.show(f"distributed {counted(len(made), 'table')} over the nodes of the cluster; restart the agents")
     where = "the embedded server" if embedded else describe(target)
     console.data(
-        {"database": where, "applied": applied, "version": verification.LATEST, "runtime_role": args.runtime_role,
+        {"database": where, "applied": applied, "version": state.version, "runtime_role": args.runtime_role,
          "distributed": distributed, "row_security": state.row_security}
     )  # fmt: skip
     if applied:
         console.show(f"applied {', '.join(applied)} to {where}")
     else:
-        console.show(f"nothing to do: {where} has schema version {verification.LATEST}")
+        console.show(f"nothing to do: {where} has schema version {state.version}")
     if args.dimensions not in (None, state.dimensions):
         console.say(
             f"--dimensions {args.dimensions} was ignored: the tables have vectors of {state.dimensions} dimensions; "

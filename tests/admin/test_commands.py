@@ -30,7 +30,7 @@ from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store import clients
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema.migrations import migration_files
-from hermes_memory_pgvector.store.schema.verification import TABLES
+from hermes_memory_pgvector.store.schema.verification import LATEST, TABLES
 
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
 MIGRATIONS = [migration.name for migration in migration_files()]
@@ -132,6 +132,16 @@ def test_migrate_applies_every_file_once(run: Callable[..., Outcome], empty_data
     again = run("migrate", "--dsn", empty_database)
     assert again.code == 0
     assert "nothing to do" in again.out
+
+
+def test_migrate_tells_the_version_of_a_database_that_is_newer_than_this_release(
+    run: Callable[..., Outcome], database: str
+) -> None:
+    with psycopg.connect(database) as connection:
+        newer = LATEST + 1
+        connection.execute("insert into hermes_pgvector_migrations values (%s, 'of the future', 'x')", [newer])
+    assert f"has schema version {newer}" in run("migrate").out
+    assert run("migrate", "--json").document["version"] == newer
 
 
 def test_migrate_takes_the_dimensions_of_the_embedder_unless_given(

@@ -14,12 +14,14 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
+from ...errors import BadEvent
 from ...model import Add, Delegated, Event, FactsTicked, FactWritten, TurnTaken, Withdrawn, now
 from ...text import tokenizer
 from ...text.times import utc
 from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
+from ..connection.driver_errors import NOT_GRANTED
 from ..connection.messages import together
 from ..erasure import marks
 from ..facts import lock
@@ -135,6 +137,8 @@ def store(connection: Connection, batch: Batch, to: Destination) -> int:
         (theme, account), names = person_links.shared_place(connection, asked)
         # Agents count turns, and other imports store rows, but not meanwhile.
         lock(connection, [theme])
+        if to.dry_run and not connection.execute(QUERIES["admit_themes"], {"themes": [theme]}).fetchone():
+            raise BadEvent(NOT_GRANTED)
         batch = replace(batch, lines=_not_erased(connection, theme, batch, to))
         if batch.kind == "turn":
             batch = replace(batch, lines=_not_there(connection, names, batch.lines))

@@ -21,6 +21,7 @@ _NEVER_STORED = (
 # The function of Postgres that refuses rows by a policy. Rights that are missing have the same code.
 _OF_ROW_SECURITY = "ExecWithCheckOptions"
 _TRY_AGAIN = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, TooManyRequests)
+NOT_GRANTED = "the grants of this login do not hold the theme; see: hermes-pgvector grants"
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def wrap_errors() -> Iterator[None]:
         ) from None
     except psycopg.errors.InsufficientPrivilege as error:
         if error.diag.source_function == _OF_ROW_SECURITY:
-            raise BadEvent("the grants of this login do not hold the theme; see: hermes-pgvector grants") from None
+            raise BadEvent(NOT_GRANTED) from None
         raise SchemaNotApplied(
             f"the role may not do this ({error.diag.message_primary}); run: {migrate_command()}"
         ) from None

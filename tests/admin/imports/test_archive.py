@@ -15,9 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector, started
+from logins import granted_login
 from loopback import vector
 from waiting import wait_for
 
@@ -250,6 +252,19 @@ def test_a_row_whose_vector_is_none_is_imported_without_it(
     done = at(database, "import", written(tmp_path / "vectors.jsonl", ("entry", ROWS["entry"], vectors)))
     assert done.code == 0
     assert run(database, "select content, embedding from memory_entries") == [("x", None)]
+
+
+@not_on_citus.row_security
+def test_a_dry_run_refuses_what_the_grants_of_the_login_do_not_hold(
+    database: str, tmp_path: Path, at: Callable[..., Outcome]
+) -> None:
+    other = {**ROWS["entry"], "theme": "dev"}
+    path = written(tmp_path / "two.jsonl", ("entry", ROWS["entry"], []), ("entry", other, []))
+    with granted_login(database) as login:
+        run(database, "update memory_theme_grants set pattern = 'ops' where pattern = '*' returning 1")
+        planned, done = (at(login, "import", path, "--json", *options).document for options in (["--dry-run"], []))
+    assert (planned["rows"], planned["wrong"]) == (done["rows"], done["wrong"])
+    assert [wrong["line"] for wrong in done["wrong"]] == [3]
 
 
 @pytest.mark.parametrize(
