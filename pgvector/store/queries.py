@@ -26,18 +26,18 @@ KINDS: dict[Kind, dict[str, str]] = {
         "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text",
         "role": "''", "text": "content", "answers": "null::text", "current": "true",
         "written_in": "metadata ->> 'session_id'",
-        "searched": "content || ' ' || coalesce(tags::text, '')",
+        "searched": "content || ' ' || coalesce(tags::text, '') || ' ' || $notes",
     },
     "turns": {
         "table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id",
         "role": "role", "text": "content", "answers": "($before_turn)", "current": "true", "written_in": "session_id",
-        "searched": "content",
+        "searched": "content || ' ' || $notes",
     },
     "facts": {
         "table": "facts", "pieces": "fact_pieces", "time": "written_at", "session": "id::text",
         "role": "''", "text": "target || ': ' || content", "answers": "null::text",
         "current": "status in ('active', 'cold')",
-        "written_in": "session_id", "searched": "target || ': ' || content || ' ' || scope",
+        "written_in": "session_id", "searched": "target || ': ' || content || ' ' || scope || ' ' || $notes",
     },
 }  # fmt: skip
 # A statement about the rows of a scope has another form for a scope with tags, whose name ends in this: without tags,
@@ -61,7 +61,7 @@ def _load() -> dict[str, LiteralString]:
                 if not tagged or "$narrow" in text or "$counted" in text:
                     statements[name.replace("kind", kind) + suffix] = Template(text).substitute(values)
     # The files are part of the package, so their text is as trustworthy as a literal in the code.
-    return statements
+    return {name: text.replace("$notes", parts["notes"]) for name, text in statements.items()}
 
 
 def _filled(text: Template, parts: Mapping[str, LiteralString]) -> str:

@@ -369,6 +369,26 @@ def test_what_is_asked_for_is_all_that_is_erased(run_fast: Callable[..., Outcome
     assert contents(database, "memory_entries") == contents(database, "facts") == contents(database, "memory_history")
 
 
+def test_rows_whose_metadata_have_a_text_are_erased_and_marks_of_this_package_are_no_text(
+    run_fast: Callable[..., Outcome], database: str
+) -> None:
+    noted = json.dumps({"origin": "remember", "customer": {"names": ["Alice Smith"]}})
+    for table, columns, values in (
+        ("memory_entries", "target, content", "'memory', 'the first'"),
+        ("conversations", "role, content", "'user', 'x'"),
+        ("facts", "kind, target, content", "'V', 'port', '5432'"),
+    ):
+        statement = f"insert into {table} (agent_identity, metadata, {columns}) values ('ops', %s, {values})"
+        sql(database, statement, noted)
+    sql(database, "update memory_entries set content = 'the second', metadata = '{}'")
+    learn(database, "ops", "a row that stays")
+    sql(database, "update memory_entries set metadata = '\"a text\"' where content = 'a row that stays'")
+    assert run_fast("--text", "remember", "--yes", "--json").document["removed"] == {}
+    gone = run_fast("--text", "alice smith", "--yes", "--json").document["removed"]
+    assert gone == {"turns": 1, "facts": 1, "history": 1}
+    assert contents(database, "memory_entries") == {"the second", "a row that stays"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
