@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadArgument, DatabaseUnavailable, SchemaNotApplied, Unavailable
+from ..errors import BadArgument, DatabaseUnavailable, Refused, SchemaNotApplied, Unavailable
 from ..hosts.environment import user_zone
 from ..model import TARGETS, Add, Caller, Update, now
 from ..recall.quarantine import RELEASED
@@ -206,12 +206,19 @@ def _accepted(runtime: Runtime, event: Add | Update, old: Entry | None, *, unche
 
 
 def _when_stored(runtime: Runtime, event: Add | Update, target: str) -> dict[str, Any]:
-    """The part of the answer about the stored row; waits for it at most as long as a recall may take."""
+    """The part of the answer about the stored row; waits for it at most as long as a recall may take.
+
+    Raises Refused when the database has refused it.
+    """
     from ..store.entries import entry_with
+    from ..store.facts import is_applied
     from . import answers
 
     def reading(connection: Connection, theme: str) -> Entry | None:
-        return entry_with(connection, theme, target, event.content)
+        found = entry_with(connection, theme, target, event.content)
+        if found is None and not is_applied(connection, theme, event.id):
+            raise Refused("the database refuses this entry; the reason is in: hermes-pgvector spool list")
+        return found
 
     budget_s = runtime.settings.recall_budget_s
     if runtime.writer.flush(budget_s) and (found := read_if_there(runtime, event.theme, reading, budget_s)):

@@ -107,6 +107,15 @@ def test_an_accepted_entry_is_no_error_when_the_database_goes_away_before_it_is_
     assert contents(runtime) == ["the kelp is green"]
 
 
+def test_an_entry_that_the_database_refuses_is_not_said_to_be_stored_later(runtime: Runtime, database: str) -> None:
+    number = use(runtime, "remember", content="kelp", sync=True)["id"]
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("alter table memory_entries add constraint no_salt check (content <> 'salt')")
+    for tool, arguments in (("remember", {}), ("update", {"id": number})):
+        told = use(runtime, tool, content="salt", **arguments, **({"sync": True} if tool == "remember" else {}))
+        assert "the database refuses this entry" in told["error"]
+
+
 def test_without_sync_it_is_accepted_and_stored_soon(runtime: Runtime) -> None:
     answer = use(runtime, "remember", content="kelp")
     assert (answer["status"], "id" in answer) == ("accepted", False)
