@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database, half
 from hermes_memory_pgvector.store.connection.socket_timeouts import TimedConnection
@@ -59,6 +60,18 @@ def test_a_pool_does_not_grow_into_the_place_of_an_occasional_connection(databas
             assert opened.pool_size() == 2
     finally:
         opened.close()
+
+
+def test_a_server_that_takes_no_writes_is_said_to_be_read_only(database: str, tmp_path: Path) -> None:
+    reading = Database(Settings(dsn=database), tmp_path, read_only=True)
+    try:
+        with (
+            pytest.raises(DatabaseUnavailable, match="transactions are read-only"),
+            reading.transaction() as connection,
+        ):
+            connection.execute("delete from memory_events")
+    finally:
+        reading.close()
 
 
 def test_an_attempt_that_times_out_closes_its_socket() -> None:

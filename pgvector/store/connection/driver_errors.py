@@ -53,8 +53,12 @@ def wrap_errors() -> Iterator[None]:
         raise DatabaseUnavailable(SERVER_DISK_FULL) from None
     except _TRY_AGAIN as error:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise DatabaseUnavailable(
+            f"Postgres cannot do it now ({_reason(error)}): its transactions are read-only, as those of a standby"
+        ) from None
     except psycopg.Error as error:
-        # For example read-only after a failover, or a corrupt index: the data is not the cause.
+        # For example a corrupt index: the data is not the cause.
         raise DatabaseUnavailable(f"Postgres cannot do it now ({_reason(error)})") from None
 
 
