@@ -42,7 +42,7 @@ class Filled(argparse.Action):
         """Store or append the value. Raises ArgumentError when it is empty."""
         if not values.strip():
             raise argparse.ArgumentError(self, f"{values!r} is empty; give a value, or leave the option out")
-        held = getattr(namespace, self.dest)
+        held = getattr(namespace, self.dest, None)
         setattr(namespace, self.dest, [*held, values] if isinstance(held, list) else values)
 
 
@@ -60,7 +60,7 @@ def add(commands: Commands, name: str, text: str, job: str) -> Parser:
 def add_common(parser: Parser) -> None:
     """Add `--home` and `--json`. They have no default, which would replace what stands before the command's name."""
     text = "the home to use (default: $HERMES_HOME, else ~/.hermes)"
-    parser.add_argument("--home", dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
+    parser.add_argument("--home", action=Filled, dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
     text = "print one JSON document on stdout"
     parser.add_argument("--json", dest="pgvector_json", action="store_true", default=SUPPRESS, help=text)
 

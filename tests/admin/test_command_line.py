@@ -214,6 +214,8 @@ def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments
         (["person", "link", "--yes"], "--profile"),
         (["add", "a text"], "--theme"),
         (["add", "a text", "--theme", "ops"], "--expires"),
+        (["erase", "--theme", "ops", "--yes"], "--home"),
+        (["status"], "--home"),
     ],
 )
 def test_an_empty_variable_of_a_script_is_no_condition_less(home: Path, command: list[str], option: str) -> None:
