@@ -95,7 +95,10 @@ def _entry(reading: Connection, number: int, theme: str, settings: Settings) -> 
 
 def _edited(content: str) -> str:
     """The content after a person has edited it, in a file that nobody else can read and that is deleted afterwards."""
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or EDITOR)
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not (named or sys.stdin.isatty()):
+        raise Refused(f"there is no terminal for {EDITOR}; set EDITOR to a program that needs none; nothing is changed")
+    command = shlex.split(named or EDITOR)
     # Editors put backups beside the file.
     with tempfile.TemporaryDirectory(prefix="hermes-pgvector-") as folder:
         path = Path(folder) / "entry.md"

@@ -152,7 +152,7 @@ def test_an_entry_of_a_memory_file_is_to_be_edited_there(
 
 
 def test_an_unknown_or_ambiguous_id_and_a_missing_editor_are_named(
-    command: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+    command: Callable[..., Outcome], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = insert(database, "port 5433")
     assert "there is no entry 999" in command("edit", "999").err
@@ -165,6 +165,10 @@ def test_an_unknown_or_ambiguous_id_and_a_missing_editor_are_named(
     monkeypatch.setenv("VISUAL", "/no/such/editor --wait")
     done = command("edit", number, "--theme", "OPS")
     assert "/no/such/editor cannot be started (No such file or directory); set EDITOR" in done.err
+    monkeypatch.delenv("VISUAL")
+    monkeypatch.delenv("EDITOR")
+    done = hermes_pgvector("--home", str(tmp_path), "edit", number, "--theme", "OPS")
+    assert (done.code, "there is no terminal for vi; set EDITOR" in done.err) == (1, True)
 
 
 def test_the_theme_of_a_linked_account_names_the_entries_of_its_person(
