@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -118,6 +120,26 @@ def test_a_home_does_not_have_what_its_gateway_took_from_the_env_file_of_another
     write_env(work, "HERMES_PGVECTOR_EMBED_MODEL=of-work\nHERMES_PGVECTOR_POOL_MAX=8\nTHE_KEY=2\n")
     assert (load(work, environ).embed_model, load(work, environ).pool_max) == ("of-work", 7)
     assert environment(work, environ)["THE_KEY"] == "2"
+
+
+def test_a_gateway_has_the_env_file_of_its_start_and_other_homes_have_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts resolve `${…}` in the file, and read it once when they serve several profiles."""
+    monkeypatch.setitem(sys.modules, "gateway.run", ModuleType("gateway.run"))
+    gateway, work = tmp_path / "gateway", tmp_path / "work"
+    for home in (gateway, work):
+        home.mkdir()
+    write_env(gateway, "HERMES_PGVECTOR_EMBED_MODEL=first\nHERMES_PGVECTOR_EMBED_URL=http://${NODE}:1\n")
+    environ = {
+        "HERMES_HOME": str(gateway), "HERMES_PGVECTOR_EMBED_MODEL": "first", "NODE": "n1", "THE_KEY": "exported",
+        "HERMES_PGVECTOR_EMBED_URL": "http://n1:1",
+    }  # fmt: skip
+    assert load(gateway, environ).embed_url == "http://n1:1"
+    for changed in ("HERMES_PGVECTOR_EMBED_MODEL=second\n", ""):
+        write_env(gateway, changed)
+        assert (load(work, environ).embed_model, load(work, environ).embed_url) == ("", "")
+    assert environment(work, environ)["THE_KEY"] == "exported"
 
 
 def test_the_key_of_a_home_is_that_of_its_own_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

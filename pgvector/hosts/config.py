@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError
+from .environment import in_gateway
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
@@ -54,17 +56,29 @@ def person_key(hermes_home: str | os.PathLike[str]) -> str:
 def environment(home: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that a home has: those of the process, else of its `.env`. Raises SettingsError.
 
-    A gateway that serves several profiles has the `.env` of its own home in its environment. These variables are not
-    those of the other homes.
+    A gateway that serves several profiles has the `.env` of its own home in its environment, as it was at its start.
+    These variables are not those of the other homes.
     """
-    environ = os.environ if environ is None else environ
+    environ, serves = os.environ if environ is None else environ, in_gateway()
     foreign: Mapping[str, str | None] = {}
     # Without a home folder of the user, or when its files cannot be read, the environment has nothing of it.
     with suppress(RuntimeError, SettingsError):
-        gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes")
-        foreign = {} if gateway.resolve() == home.resolve() else env_values(gateway)
-    own = {name: value for name, value in environ.items() if value and value != foreign.get(name)}
+        gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes").resolve()
+        at_start = _env_values_at_start(gateway) if serves else None
+        if gateway != home.resolve():
+            foreign = env_values(gateway) if at_start is None else at_start
+    own = {
+        name: value
+        for name, value in environ.items()
+        if value and not (name in foreign and (serves or value == foreign[name]))
+    }
     return {name: value for name, value in env_values(home).items() if value} | own
+
+
+@cache
+def _env_values_at_start(gateway: Path) -> Mapping[str, str | None]:
+    """The variables in the `.env` of a gateway's home when its process first looked. Raises SettingsError."""
+    return env_values(gateway)
 
 
 def env_values(home: Path) -> Mapping[str, str | None]:

@@ -13,6 +13,7 @@ from hostrig.hermes import ASK_S_MAX, Hermes
 from hostrig.marks import one_server
 from hostrig.model import Call, ModelEndpoint
 from hostrig.rows import Rows
+from psycopg.conninfo import make_conninfo
 
 pytestmark = one_server
 
@@ -66,12 +67,22 @@ def test_a_gateway_stores_what_a_profile_says_in_the_database_of_that_profile(
         with (profile.home / ".env").open("a") as file:
             file.write(f"\nHERMES_PGVECTOR_DSN={dsn}\nAPI_SERVER_KEY={KEY}\n")
     said = {"/v1": "The apple trees are pruned in February.", "/p/work/v1": "The contract with Acme is signed."}
+    later = "The contract with Bosch is signed as well."
     with hermes.gateway() as gateway:
-        for path, text in said.items():
+
+        def say(path: str, text: str) -> None:
             body = {"model": "hermes-agent", "messages": [{"role": "user", "content": text}]}
             gateway.post(f"{path}/chat/completions", body, timeout_s=ASK_S_MAX).close()
+
+        for path, text in said.items():
+            say(path, text)
         rows.wait(lambda rows: said["/v1"] in rows.said("default"))
         Rows(of_work).wait(lambda rows: said["/p/work/v1"] in rows.said("work"))
+        # Its process keeps the variables that it began with.
+        file = hermes.home / ".env"
+        file.write_text(file.read_text().replace(database, make_conninfo(database, password="changed")))
+        say("/p/work/v1", later)
+        Rows(of_work).wait(lambda rows: later in rows.said("work"))
     assert rows.said("work") == Rows(of_work).said("default") == []
 
 
