@@ -47,7 +47,8 @@ def past_sessions(home: Path, connection: Connection | None) -> int:
     """
     until = datetime.now(UTC) - OVER_AFTER
     found = state_db.recent_sessions(home, 0, SESSIONS_MAX)
-    past = [row for row in reversed(found) if row.get("source") not in JOBS and row["latest"] < until.timestamp()]
+    own = (row for row in reversed(found) if row.get("source") not in JOBS and not other_profile(row, home, home))
+    past = [row for row in own if row["latest"] < until.timestamp()]
     if connection is None or not past:
         return len(past)
     oldest = past[:OLDEST]
@@ -81,6 +82,19 @@ def identity_of(row: Mapping[str, Any], settings: Settings) -> Identity:
     if folder and "{project}" in settings.theme_template:
         return replace(identity, project=project_of(Path(folder)))
     return identity
+
+
+def other_profile(row: Mapping[str, Any], record: Path, home: Path) -> str:
+    """The name of the profile of a session, where that is another one than `home` of the same host; or empty.
+
+    One host records the sessions of all profiles of a gateway in the home of the gateway, which has the `record`.
+    """
+    name, record, home = str(row.get("profile_name") or ""), record.resolve(), home.resolve()
+    folder = record / "profiles" / name
+    if not (name and folder.is_dir()):
+        name, folder = DEFAULT_THEME, record
+    is_beside = home in (record, record / "profiles" / home.name)
+    return name if is_beside and folder != home else ""
 
 
 def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings: Settings) -> bool:

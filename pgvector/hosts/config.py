@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError
-from .environment import in_gateway
+from .environment import in_gateway, process_home
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
 PERSON_KEY = f"{ENV_PREFIX}PERSON_KEY"
@@ -63,7 +63,7 @@ def environment(home: Path, environ: Mapping[str, str] | None = None) -> dict[st
     foreign: Mapping[str, str | None] = {}
     # Without a home folder of the user, or when its files cannot be read, the environment has nothing of it.
     with suppress(RuntimeError, SettingsError):
-        gateway = Path(environ.get("HERMES_HOME") or Path.home() / ".hermes").resolve()
+        gateway = process_home(environ).resolve()
         at_start = _env_values_at_start(gateway) if serves else None
         if gateway != home.resolve():
             foreign = env_values(gateway) if at_start is None else at_start

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .state_db import WAIT_S_MAX, connect, decoded, unreadable
+from .state_db import WAIT_S_MAX, connect, decoded, home_of_record, unreadable
 from .transcript import SUMMARY, kept_with_summary
 
 MESSAGES_MAX = 5000
@@ -85,7 +85,7 @@ def read(home: Path, session_id: str, seen: Seen, within_s: float) -> Reading | 
     """
     until = time.monotonic() + within_s
     try:
-        with closing(connect(home / "state.db", min(WAIT_S_MAX, within_s))) as record:
+        with closing(connect(home_of_record(home, session_id) / "state.db", min(WAIT_S_MAX, within_s))) as record:
             record.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             # All of one state; the host writes meanwhile.
             record.execute("begin")

@@ -6,7 +6,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +30,16 @@ def hermes_home() -> Path:
     """The HERMES_HOME of this process."""
     constants: Any = host_module("hermes_constants")
     if constants is None:
-        return Path(os.environ.get("HERMES_HOME") or Path.home() / ".hermes")
+        return process_home(os.environ)
     return Path(constants.get_hermes_home())
+
+
+def process_home(environ: Mapping[str, str]) -> Path:
+    """The HERMES_HOME of the process with this environment, not that of the profile that it serves now.
+
+    Raises RuntimeError when the user has no home folder.
+    """
+    return Path(environ.get("HERMES_HOME") or Path.home() / ".hermes")
 
 
 def profile_name(home: Path) -> str:

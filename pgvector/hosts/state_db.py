@@ -1,7 +1,7 @@
 """Reads the host's record of its sessions: messages that were taken back, and the sessions before a session.
 
-The record is `state.db` in the home, an SQLite file. Both hosts keep messages that `/undo` took back as rows that are
-neither active nor compacted.
+The record is `state.db` in the home, an SQLite file. One host records the sessions of all profiles of a gateway in that
+of the gateway's home. Both hosts keep messages that `/undo` took back as rows that are neither active nor compacted.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from .environment import in_gateway, process_home
 from .record_copies import without_copies
 from .runtime_messages import DELIVERED
 from .transcript import text_of
@@ -38,6 +40,9 @@ _MORE = {"display_kind": "display_kind", "finish_reason": "finish_reason", "api_
 _GOES_ON = frozenset({"incomplete", "verification_required", "verify_hook_continue"})
 _COLUMNS = "select name from pragma_table_info('messages')"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
+# A host that records all sessions in the home of its gateway makes a file for other things in those of other profiles.
+_HAS_SESSIONS = "select 1 from sqlite_master where name = 'sessions'"
+_IS_THERE = "select 1 from sessions where id = ?"
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
     select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
@@ -110,6 +115,7 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
 def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[str, Any], bool]]:
     """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked."""
     found, answered = list[tuple[dict[str, Any], bool]](), False
+    home = home_of_record(home, session_id)
     there = {row[0] for row in _read(home, _COLUMNS, ())}
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
     rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
@@ -146,12 +152,12 @@ def _without(content: str, texts: Collection[str], sizes: Collection[int]) -> st
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that a session continues, the nearest last; at most `limit`."""
-    return tuple(str(row[0]) for row in reversed(_read(home, _PARENTS, (session_id, limit))))
+    return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _PARENTS, limit)))
 
 
 def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that a session goes on from as a branch or after a compression, the nearest last."""
-    return tuple(str(row[0]) for row in reversed(_read(home, _CONTINUED, (session_id, limit))))
+    return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
 
 
 def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:
@@ -162,6 +168,8 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]
     if not (home / "state.db").exists():
         return []
     try:
+        if not _select(home, _HAS_SESSIONS, ()):
+            return []
         return [dict(row) for row in _select(home, _RECENT, (since, limit))]
     except sqlite3.Error as error:
         raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
@@ -169,7 +177,7 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]
 
 def origin(home: Path, session_id: str) -> dict[str, str]:
     """What the record has of whose session it is, by the names of `initialize`; empty when it has no session key."""
-    rows = _read(home, _ORIGIN, (session_id,))
+    rows = _of_session(home, session_id, _ORIGIN)
     found = {name: str(value) for row in rows for name, value in dict(row).items() if value}
     return found if "gateway_session_key" in found else {}
 
@@ -198,6 +206,20 @@ def connect(path: Path, wait_s: float = WAIT_S_MAX) -> sqlite3.Connection:
 def unreadable(error: Exception) -> None:
     """Log that the record cannot be read: a host may keep none."""
     log.debug("state.db of the host cannot be read: %s", type(error).__name__)
+
+
+def _of_session(home: Path, session_id: str, statement: str, *values: object) -> list[Any]:
+    return _read(home_of_record(home, session_id), statement, (session_id, *values))
+
+
+def home_of_record(home: Path, session_id: str) -> Path:
+    """The home that has the record of a session, of this one and that of the gateway that serves it."""
+    if in_gateway():
+        with suppress(RuntimeError):
+            gateway = process_home(os.environ)
+            if gateway.resolve() != home and not _read(home, _IS_THERE, (session_id,)):
+                return gateway
+    return home
 
 
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:

@@ -26,7 +26,7 @@ ANSWER = "Bridge number {} is old, and there is not much to tell."
 
 _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text,
-      chat_type text, chat_id text, user_id text, origin_json text);
+      chat_type text, chat_id text, user_id text, origin_json text, profile_name text);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
       timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text)"""
 
@@ -119,6 +119,9 @@ def test_what_is_deliberately_not_stored_is_not_expected(
     record.say("just now", *several(3), age_s=1)
     record.say("secret", ("off the record", "Nothing is stored."), *several(3))
     record.say("unanswered", (LONG.format(9), ""))
+    record.say("of another profile", *several(3))
+    record("update sessions set profile_name = 'work' where id = 'of another profile'")
+    (record.path.parent / "profiles" / "work").mkdir(parents=True)
     assert expected(watch) == 0
     record.say("secret", ("on the record", "It is stored again."), *several(2))
     assert expected(watch) == 2

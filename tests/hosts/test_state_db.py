@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from host_record import Record
 
 from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
@@ -152,3 +155,24 @@ def test_what_was_delivered_before_a_compression_is_taken_out_behind_it(record: 
         )
     messages = [{"role": role, "content": content} for role, content in MERGED[2:3]]
     assert said(state_db.own(record, ["t", "s"], messages)) == [("assistant", "The red one.")]
+
+
+def test_a_gateway_may_record_the_sessions_of_all_profiles_in_its_own_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway, work = tmp_path, tmp_path / "profiles" / "work"
+    work.mkdir(parents=True)
+    with sqlite3.connect(work / "state.db") as file:
+        # That host makes it for other things.
+        file.execute("create table delivery_obligations (obligation_id text)")
+    record, turn = Record(gateway), ("Which tap?", "The red one.")
+    record.say("s1", turn)
+    record.begin("s1", "")
+    record.begin("s2", "s1", end_reason="branched")
+    monkeypatch.setenv("HERMES_HOME", str(gateway))
+    assert state_db.messages(work, "s1") == []
+    assert state_db.recent_sessions(work, 0, 10) == []
+    monkeypatch.setitem(sys.modules, "gateway.run", ModuleType("gateway.run"))
+    assert said(state_db.messages(work, "s1")) == [("user", turn[0]), ("assistant", turn[1])]
+    assert state_db.ancestors(work, "s2", 9) == state_db.continued(work, "s2", 9) == ("s1",)
+    assert state_db.messages(work, "s3") == []

@@ -31,7 +31,7 @@ from ...text.cleaning import clean
 from ...text.keep import Source
 from ...write.validation import validate
 from ..console import Console
-from ..host_record import JOBS, SESSIONS_MAX, identity_of, is_known, is_off, turns_of
+from ..host_record import JOBS, SESSIONS_MAX, identity_of, is_known, is_off, other_profile, turns_of
 from .rows import Rules
 
 ANCESTORS_MAX = 50
@@ -50,6 +50,8 @@ class _Job:
     rules: Rules
     home: Home
     """The home that the record is in."""
+    into: Path
+    """The home whose memory it is brought into."""
     off: frozenset[str]
     person_key: bytes
     dry_run: bool
@@ -76,8 +78,9 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     key = person_key(args.home) or database.claim_person_key("")
     marks = (sessions_off_record(home.state).names() for home in (record, Home(args.home)))
     job = _Job(
-        database, rules, record, frozenset[str]().union(*marks), key_bytes(key), args.dry_run, Capture(rules.settings)
-    )
+        database, rules, record, args.home, frozenset[str]().union(*marks), key_bytes(key), args.dry_run,
+        Capture(rules.settings),
+    )  # fmt: skip
     # The oldest first: a session begins with turns of the one that it continues.
     try:
         sessions = state_db.recent_sessions(record.path, 0, SESSIONS_MAX)[::-1]
@@ -95,6 +98,10 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
 def _session(job: _Job, row: Mapping[str, Any]) -> None:
     session_id, identity = str(row["id"]), identity_of(row, job.settings)
     source = identity.source(identity.only_author)
+    profile = other_profile(row, job.home.path, job.into)
+    if profile and (identity.gateway_session_key or not job.rules.theme):
+        job.skipped[f"of the profile {clean(profile)[:60]}: import them with its --home"] += 1
+        return
     theme, reason = _theme(job, identity)
     if why := reason or _why_not(job, session_id, identity, source):
         job.skipped[why] += 1

@@ -18,7 +18,7 @@ from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection
 from ...text.cleaning import clean
-from ..host_record import JOBS, identity_of, is_known, is_off, turns_of
+from ..host_record import JOBS, identity_of, is_known, is_off, other_profile, turns_of
 
 SESSIONS_MAX = 50
 ROWS_MAX = 2000
@@ -48,6 +48,9 @@ def expected(home: Home, settings: Settings, since: datetime, until: datetime, l
     for row in state_db.recent_sessions(home.path, since.timestamp(), SESSIONS_MAX):
         session_id, identity = str(row["id"]), identity_of(row, settings)
         if identity.platform in JOBS or is_off(session_id, identity, marks, settings):
+            continue
+        if other_profile(row, home.path, home.path):
+            # It has settings and a database of its own.
             continue
         source = identity.source(identity.only_author)
         if settings.keep and not is_known(source):

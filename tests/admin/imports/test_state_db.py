@@ -225,6 +225,31 @@ def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     assert told["skipped"] == {"off the record": 1, "jobs of the host": 1}
 
 
+def test_each_profile_of_a_gateway_gets_its_own_sessions_of_the_record_that_they_share(
+    record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", "k" * 32)
+    gateway = record.path.parent
+    work = gateway / "profiles" / "work"
+    work.mkdir(parents=True)
+    chat = {"source": "telegram", "chat_type": "dm", "chat_id": "4711"}
+    record.say("s1", 1, **chat, session_key="agent:main:telegram:dm:4711")
+    record.say("s2", 2, **chat, session_key="agent:work:telegram:dm:4711", profile_name="work")
+    record.say("s3", 3, profile_name="work")
+
+    def bring(home: Path, *more: str) -> dict[str, int]:
+        done = hermes_pgvector("--home", str(home), "import", "--from", "state-db", str(gateway), "--json", *more)
+        return {**done.document["skipped"], "new": done.document["rows"]["turn"]["new"]}
+
+    others = "of the profile {}: import them with its --home"
+    assert bring(gateway) == {others.format("work"): 2, "new": 1}
+    assert bring(work) == {others.format("default"): 1, "new": 2}
+    assert numbers(database) == ["1", "2", "3"]
+    # By `--theme` an operator asks for sessions of no person wherever they are.
+    assert bring(gateway, "--theme", "ops") == {others.format("work"): 1, "new": 1}
+
+
 def test_what_a_continued_session_repeats_is_stored_once(
     bring: Callable[..., Outcome], record: Record, database: str
 ) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count, zip_longest
 
 import pytest
+from hostrig.gateway import KEY as GATEWAY_KEY
 from hostrig.hermes import Hermes
 from hostrig.marks import one_server
 from hostrig.messenger import ACCOUNT, ANSWER_S_MAX, Messenger, Person
@@ -262,6 +263,41 @@ def test_a_branch_in_a_messenger_is_a_session_of_the_same_person(
     assert first.session != second.session
     assert [turn.content for turn in bens] == [other, answer_to(other)]
     assert len(rows.turns()) == 6
+
+
+@pytest.mark.main_host("a")
+def test_a_branch_and_an_undo_in_a_profile_of_a_gateway_are_those_of_its_record(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    """Host A records the sessions of all profiles in the home of the gateway."""
+    model.script = saving
+    trunk, branch, undone, last = (
+        f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed", "banks")
+    )
+    hermes = make_hermes({"gateway": {"multiplex_profiles": True}})
+    work = hermes.named("work")
+    for profile, variables in ((hermes, {"API_SERVER_KEY": GATEWAY_KEY}), (work, messenger.environment)):
+        with (profile.home / ".env").open("a") as file:
+            file.writelines(f"\n{name}={value}" for name, value in variables.items())
+
+    def said(rows: Rows) -> list[str]:
+        return [turn.content for turn in rows.turns() if turn.role == "user"]
+
+    with hermes.gateway() as gateway:
+        messenger.write(ANN, trunk, until=trunk)
+        messenger.write(ANN, "/branch", until="ranch")
+        for text in (branch, undone):
+            messenger.write(ANN, text, until=text)
+        rows.wait(lambda rows: said(rows) == [trunk, branch, undone])
+        messenger.write(ANN, "/undo", until="")
+        gateway.stop()
+    with hermes.gateway() as gateway:
+        messenger.write(ANN, last, until=last)
+        rows.wait(lambda rows: said(rows) == [trunk, branch, last])
+        gateway.stop()
+    assert len(rows.turns()) == 6
+    watch = hermes.run("--home", str(work.home), "watch", "--skip-host", program="hermes-pgvector")
+    assert watch.returncode == 0, watch.stderr
 
 
 def theme_of(rows: Rows, text: str) -> str:
