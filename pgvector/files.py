@@ -169,6 +169,13 @@ class Marks:
                 self._note(name, marked=(self.folder / name).exists())
             return self._is_marked(name)
 
+    def marked_at(self, name: str) -> float:
+        """When a name was marked, in seconds since 1970; 0 when that is not known."""
+        try:
+            return (self.folder / name).stat().st_mtime
+        except OSError:
+            return 0
+
     def names(self) -> frozenset[str]:
         """All marked names. Raises OSError when there is a folder that cannot be read."""
         with self._lock:

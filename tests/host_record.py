@@ -13,7 +13,8 @@ class Record:
     def __init__(self, home: Path) -> None:
         self._file = sqlite3.connect(home / "state.db", isolation_level=None, check_same_thread=False)
         self._file.execute(
-            "create table sessions (id text primary key, parent_session_id text, end_reason text, model_config text)"
+            "create table sessions (id text primary key, parent_session_id text, end_reason text, model_config text,"
+            " started_at real)"
         )
         self._file.execute(
             "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
@@ -50,4 +51,5 @@ class Record:
     def begin(self, session: str, parent: str, *, end_reason: str = "", model_config: str = "{}") -> None:
         """Begin a session after `parent`, which has ended for a reason."""
         self._file.execute("update sessions set end_reason = ? where id = ?", (end_reason, parent))
-        self._file.execute("insert into sessions values (?, ?, '', ?)", (session, parent, model_config))
+        values = (session, parent, model_config, time.time())
+        self._file.execute("insert into sessions values (?, ?, '', ?, ?)", values)

@@ -43,6 +43,7 @@ _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 # A host that records all sessions in the home of its gateway makes a file for other things in those of other profiles.
 _HAS_SESSIONS = "select 1 from sqlite_master where name = 'sessions'"
 _IS_THERE = "select 1 from sessions where id = ?"
+_BEGAN = "select started_at from sessions where id = ?"
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
     select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
@@ -158,6 +159,12 @@ def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
 def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that a session goes on from as a branch or after a compression, the nearest last."""
     return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
+
+
+def began(home: Path, session_id: str) -> float:
+    """When a session began, in seconds since 1970; 0 when that is not known."""
+    at = next((row[0] for row in _of_session(home, session_id, _BEGAN)), 0)
+    return at if isinstance(at, int | float) else 0
 
 
 def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:

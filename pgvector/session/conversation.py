@@ -39,6 +39,8 @@ class Conversation:
         self._home, self._settings, self._turns = home, home.settings, Turns()
         self.session = SessionContext(home, identity, session_id, agent_context, given_folder)
         self.replay = Replay(home, self.session, self._turns)
+        if identity.platform != "api_server":
+            home.carry_off_record(session_id, lambda session: self.session.marks(self.session.theme(), session))
 
     def notices(self, message: str) -> list[Notice]:
         """What the person who wrote a message is told of the memory now. A job, or the host itself, is told nothing."""

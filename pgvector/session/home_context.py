@@ -23,6 +23,7 @@ from ..text.keep import TERMINALS
 from ..text.theme_names import normalise, reserved
 from .capture import Capture
 from .chats import Chat
+from .off_record import switch
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
@@ -130,6 +131,25 @@ class HomeContext:
         """
         names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)))
         return [mark_name(name) for name in ([session_id] if reserved(theme) and Chat.of(key) else []) + list(names)]
+
+    def carry_off_record(self, session_id: str, marks: Callable[[str], list[str]]) -> None:
+        """Take a session off the record that went on from one which was, by `/branch` or a compression.
+
+        The agent of a messenger is told nothing of it, so the record is asked. A switch that is in it was said in the
+        session, or copied into it. `marks(session)` are the marks of a session.
+        """
+        before = self.continued(session_id, Lineage()) if session_id else ()
+        own = marks(session_id) if before else []
+        if not before or any(mark in self.off_record for mark in own):
+            return
+        messages = [found for found in state_db.messages(self.home, session_id) if not found["taken_back"]]
+        switches = [switch(message["content"]) for message in messages if message["role"] == "user"]
+        told = [switched for switched in switches if switched is not None]
+        if told[-1] if told else self._was_off(marks(before[-1]), state_db.began(self.home, session_id)):
+            self.off_record.change(own, marked=True)
+
+    def _was_off(self, marks: Sequence[str], at: float) -> bool:
+        return any(mark in self.off_record and (not at or self.off_record.marked_at(mark) <= at) for mark in marks)
 
     def switch_late(self, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from commandline import hermes_pgvector
+from host_record import Record
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logins import with_and_without_row_security
@@ -107,6 +108,41 @@ def test_the_key_of_the_running_request_is_taken_for_its_own_chat_only(
     for other in ("", "garden", "agent:main:slack:dm:T0123ABCD:D9999", "agent:main:slack:group:C1:D0456EFGH",
                   "agent:main:telegram:dm:D0456EFGH"):  # fmt: skip
         assert found(other) == own
+
+
+@pytest.mark.parametrize("branched", [True, False])
+def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_record_of_the_host_tells_it(
+    branched: bool, tmp_path: Path
+) -> None:
+    """No hook tells the agents of a messenger of `/branch`."""
+    record, at = Record(tmp_path), context(tmp_path)
+    chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack", chat_id="D1", user_id="U1")
+    off, on, said = ("off the record", "Understood."), ("on the record", "Good."), ("Which tap?", "The red one.")
+
+    def talk(session: str) -> Conversation:
+        return Conversation(at, chat, session, "primary")
+
+    def is_off(session: str) -> bool:
+        return talk(session).caller("garden").off_record
+
+    def go_on(session: str, *copied: tuple[str, str]) -> None:
+        ends = {"model_config": '{"_branched_from": "s"}'} if branched else {"end_reason": "compression"}
+        record.begin(session, "s", **ends)
+        for turn in copied:
+            record.say(session, turn)
+
+    record.begin("s", "")
+    go_on("before", said)
+    talk("s").open_turn(off[0])
+    go_on("copied", said, off, said)
+    go_on("summarised", said)
+    assert [is_off(session) for session in ("before", "copied", "summarised")] == [False, True, True]
+    talk("summarised").open_turn(on[0])
+    record.say("summarised", on)
+    assert not is_off("summarised")
+    talk("s").open_turn(on[0])
+    go_on("after", said, off, said, on)
+    assert [is_off(session) for session in ("after", "copied", "before")] == [False, True, False]
 
 
 def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(

@@ -248,8 +248,8 @@ def test_a_branch_in_a_messenger_is_a_session_of_the_same_person(
     hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
     model.script = saving
-    trunk, branch, other = (
-        f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed")
+    trunk, branch, other, hidden, last = (
+        f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed", "gold", "banks")
     )
     with hermes.gateway(**messenger.environment) as gateway:
         messenger.write(ANN, trunk, until=trunk)
@@ -257,12 +257,18 @@ def test_a_branch_in_a_messenger_is_a_session_of_the_same_person(
         messenger.write(ANN, branch, until=branch)
         messenger.write(BEN, other, until=other)
         rows.wait(lambda rows: len(rows.turns()) == 6)
+        # The branch of a session off the record is off it, too.
+        messenger.write(BEN, "off the record", until="off the record")
+        messenger.write(BEN, "/branch", until="ranch")
+        for text in (hidden, "on the record", last):
+            messenger.write(BEN, text, until=text)
+        rows.wait(lambda rows: len(rows.turns()) == 8)
         gateway.stop()
     (first, *_, second, _), bens = rows.turns(theme_of(rows, trunk)), rows.turns(theme_of(rows, other))
     assert [first.content, second.content] == [trunk, branch]
     assert first.session != second.session
-    assert [turn.content for turn in bens] == [other, answer_to(other)]
-    assert len(rows.turns()) == 6
+    assert [turn.content for turn in bens] == [other, answer_to(other), last, answer_to(last)]
+    assert len(rows.turns()) == 8
 
 
 @pytest.mark.main_host("a")
