@@ -259,6 +259,16 @@ def test_tables_can_be_left_to_an_administrator(home: Path, empty_database: str,
         assert connection.execute("SELECT to_regclass('memory_entries')").fetchone() == (None,)
 
 
+def test_who_does_not_want_the_tables_now_is_told_what_to_run_later(
+    home: Path, empty_database: str, endpoint: Endpoint
+) -> None:
+    done = setup(home, answers=lines("2", empty_database, "n", *elsewhere(endpoint)))
+    assert done.code == 0, done.shown
+    assert "until somebody has run: hermes-pgvector migrate\n" in done.err
+    assert hermes_pgvector("migrate", "--home", str(home)).code == 0
+    assert probe(empty_database, 3).ready
+
+
 def test_an_embedder_that_does_not_fit_can_be_taken_for_word_search(
     home: Path, database: str, endpoint: Endpoint
 ) -> None:

@@ -98,6 +98,8 @@ class DatabaseChooser:
             return DatabaseChoice(dsn, found, migrate=False)
         if not found.obstacle:
             migrate = not ask or self._console.confirm("Tables are missing or out of date. Create them?")
+            if not migrate:
+                self._console.say("! events wait in the spool until somebody has run: hermes-pgvector migrate")
             return DatabaseChoice(dsn, found, migrate)
         if ask:
             return self._ask_for_administrator(dsn, found)
