@@ -32,7 +32,7 @@ from hermes_memory_pgvector.files import overwrite
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.connection.driver_errors import wrap_errors
-from hermes_memory_pgvector.store.embedded import cluster
+from hermes_memory_pgvector.store.embedded import cluster, identity
 from hermes_memory_pgvector.store.embedded.programs import program, wheel_folder
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.embedded.system import ACCOUNT, account_of, locked, run, runs
@@ -769,3 +769,24 @@ def test_an_ordinary_users_short_socket_folder_must_be_its_own(readable_wheel: P
             assert stat.S_IMODE(short.stat().st_mode) == 0o700
     finally:
         shutil.rmtree(short, ignore_errors=True)
+
+
+def test_a_home_that_was_moved_is_told_where_its_database_is(tmp_path: Path) -> None:
+    """Its folder is named by a hash of the path of the home."""
+    state, before, now = tmp_path / "state", tmp_path / "a" / "data", tmp_path / "b" / "data"
+
+    def make(data: Path, number: int) -> None:
+        (data / "global").mkdir(parents=True)
+        (data / "global" / "pg_control").write_bytes(number.to_bytes(8, "little"))
+
+    state.mkdir()
+    make(before, 7)
+    identity.note(state, before)
+    assert identity.replaced(state, before) == ""
+    assert identity.replaced(state, now) == f"the database that this home used before is in {before}, not in {now}"
+    make(now, 8)
+    assert str(before) in identity.replaced(state, now)
+    assert identity.remedy(state, now).endswith(f"set data_dir {before.parent}")
+    shutil.rmtree(before)
+    assert "was made anew" in identity.replaced(state, now)
+    assert "backup" in identity.remedy(state, now)

@@ -40,6 +40,7 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         room = disk("server's disk", found.server.data_dir)
         if room.verdict == "problem":
             yield room
+        yield from _data_folder(found.server.data_dir, state)
         return
     if found.server_info is None:
         remedy = refusal.remedy(found.problem, state.parent)
@@ -67,8 +68,13 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
     yield from _rows(found)
     if found.server:
         yield disk("server's disk", found.server.data_dir)
-        if lost := identity.replaced(state, found.server.data_dir):
-            yield Check("data folder", "warning", lost, identity.remedy(state))
+        yield from _data_folder(found.server.data_dir, state)
+
+
+def _data_folder(data: Path, state: Path) -> Iterator[Check]:
+    """Whether the embedded database is the one of before."""
+    if lost := identity.replaced(state, data):
+        yield Check("data folder", "warning", lost, identity.remedy(state, data))
 
 
 def _rows(found: Overview) -> Iterator[Check]:

@@ -74,7 +74,7 @@ def data(settings: Settings, home: Home) -> Finding | None:
     except SettingsError:
         return None  # `database` tells it
     lost = identity.replaced(home.state, folder)
-    return Finding("data", lost, identity.remedy(home.state)) if lost else None
+    return Finding("data", lost, identity.remedy(home.state, folder)) if lost else None
 
 
 def embedder(settings: Settings, schema: SchemaState | None) -> tuple[Finding | None, None]:

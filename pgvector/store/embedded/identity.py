@@ -29,17 +29,32 @@ def replaced(state: Path, data: Path) -> str:
     """That the database in the data folder is not the one that this home used before; empty when it is."""
     with suppress(OSError):
         before, identifier = read_matching(state / FILE, _ID), _identifier(data)
-        if before and identifier and before != identifier:
-            return f"the database in {data} was made anew, and what this home stored before it is not in it"
+        if before and before != identifier:
+            if other := _folder_of(before, data):
+                return f"the database that this home used before is in {other}, not in {data}"
+            if identifier:
+                return f"the database in {data} was made anew, and what this home stored before it is not in it"
     return ""
 
 
-def remedy(state: Path) -> str:
-    """What to do about a database that was made anew."""
+def remedy(state: Path, data: Path) -> str:
+    """What to do where `replaced` says something."""
+    with suppress(OSError):
+        if other := _folder_of(read_matching(state / FILE, _ID), data):
+            return (
+                "a home that is moved or renamed gets another folder; unless this is a copy, use the one before: "
+                f"hermes-pgvector settings set data_dir {shlex.quote(str(other.parent))}"
+            )
     return (
         "restore a backup (docs/hosts.md), and set data_dir to a folder that is kept; to go on with the new one: "
         f"rm {shlex.quote(str(state / FILE))}"
     )
+
+
+def _folder_of(identifier: str, data: Path) -> Path | None:
+    """The data folder, beside this one, of the database with an identifier. Raises OSError."""
+    folders = data.parents[1].glob(f"*/{data.name}")
+    return next((other for other in folders if other != data and _identifier(other) == identifier), None)
 
 
 def _identifier(data: Path) -> str:
