@@ -170,9 +170,11 @@ def _activate_by_command(home: Path, provider: str) -> bool:
     hermes = shutil.which("hermes")
     if hermes is None:
         return False
+    # Hosts go from the home above the profiles to the one of `hermes profile use`, unless they are told a profile.
+    profile = ["--profile", "default"] if (home / "active_profile").exists() else []
     try:
         done = subprocess.run(
-            [hermes, "config", "set", "memory.provider", provider],
+            [hermes, *profile, "config", "set", "memory.provider", provider],
             env={**os.environ, "HERMES_HOME": str(home)}, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=ACTIVATE_S_MAX, check=False,
         )  # fmt: skip

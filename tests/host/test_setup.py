@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,6 +130,27 @@ def test_the_memory_is_turned_on_and_off(fresh: Hermes) -> None:
         done = fresh.run("settings", wanted, program="hermes-pgvector")
         assert done.returncode == 0, done.stdout + done.stderr
         assert shown in fresh.run("memory", "status").stdout
+
+
+def test_from_another_environment_the_memory_of_the_home_that_is_named_is_turned_on(host: Host, tmp_path: Path) -> None:
+    """After `hermes profile use work`, hosts take the home above the profiles for that of `work`."""
+    root = tmp_path / ".hermes"
+    homes = [root, root / "profiles" / "work"]
+    for home in homes:
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.yaml").write_text("memory: {provider: builtin}\n")
+    (root / "active_profile").write_text("work\n")
+    environment = {**os.environ, "PATH": f"{host.python.parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    def turn(wanted: str, home: Path) -> list[str]:
+        command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", home, "settings", wanted]
+        done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return [yaml.safe_load((each / "config.yaml").read_text())["memory"]["provider"] for each in homes]
+
+    assert turn("on", root) == ["pgvector", "builtin"]
+    assert turn("on", homes[1]) == ["pgvector", "pgvector"]
+    assert turn("off", root) == ["", "pgvector"]
 
 
 @one_server
