@@ -76,8 +76,8 @@ class Conversation:
         continues = not (anew or resumed)
         if not continues:
             self.leave()
-        if anew:
-            self.replay.begin_anew()
+            self.replay.change()
+            self._turns.withdrawn = frozenset()
         off = continues and self.session.is_off(theme)
         # Hosts begin a session after the turns in their queue, so its first turn may be open already.
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
@@ -86,12 +86,12 @@ class Conversation:
             self._home.off_record.change(self.session.marks(theme, session_id), marked=True)
         if continues:
             self._home.outages.go_on(theme, self.session.id, session_id)
-        self._turns.withdrawn = frozenset()
         self.session.follow(session_id, self.session.lineage.after(before, new=anew, reason=reason), resumed=resumed)
 
     def open_turn(self, message: Any = "", author_id: str = "", *, began: datetime | None = None) -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
         theme, began, switched = self.session.theme(), began or now(), off_record.switch(message)
+        self.replay.note_said(opened=True)
         if self._settings.off_record:
             # A process without this setting may continue the session, and would store it from its transcript.
             switched = True
@@ -111,6 +111,8 @@ class Conversation:
         theme, session = self.session.theme(), session_id or self.session.id
         question, turns = opening(str(user)), self._turns
         answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
+        if session == self.session.id:  # It may have been opened before the host took up the session.
+            self.replay.note_said()
         last = self._home.last_turn(theme, session)
         self._retract_last(theme, session, question, record, last)
         with self._home.turn_lock:

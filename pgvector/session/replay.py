@@ -27,19 +27,28 @@ class Replay:
         self._home, self._session, self._turns = home, session, turns
         # The turns at the end of the transcript that were not handed over: the session may be over, or go on.
         self.unanswered: Sequence[Interrupted] = ()
-        self._read = self._before = hash(())
+        self._has_transcript = True
 
-    def begin_anew(self) -> None:
-        """Note that another session begins. Until something is said in it, hosts end it with the last transcript."""
-        self._before = self._read
+    def change(self) -> None:
+        """Note that another session is taken up. Until something is said in it, hosts end it with the last transcript.
+
+        That may have turns which were taken back, and those of a summary.
+        """
+        self._has_transcript = False
+
+    def note_said(self, *, opened: bool = False) -> None:
+        """Note that something is said in the session, so that it ends with a transcript of its own."""
+        self._has_transcript = True
+        if opened:  # It goes on, maybe off the record.
+            self.unanswered = ()
 
     def end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store the turns of a transcript that are missing. Hosts call this more than once a session.
 
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
-        self.unanswered, self._read = (), hash(tuple(exchanges(messages)))
-        if self._read == self._before or self._session.is_off(theme := self._session.theme()):
+        self.unanswered = ()
+        if not self._has_transcript or self._session.is_off(theme := self._session.theme()):
             return
         messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
         with self._home.turn_lock:

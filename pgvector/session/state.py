@@ -112,9 +112,9 @@ class Turns:
     """The turn that was opened last, and what later hooks must know of earlier ones. Not thread-safe.
 
     Hosts hand over a turn late, when other turns were opened and the session was switched meanwhile, or never, if it
-    was interrupted. Past 100 pending turns the oldest are forgotten. `withdrawn` are turns of this session that were
-    taken back. `withdrawn_question` is that of a turn that was taken back while it was open: the host may still hand it
-    over.
+    was interrupted. Past 100 pending turns the oldest are forgotten. `withdrawn` are turns of this session, or of one
+    that it continues, that were taken back. `withdrawn_question` is that of a turn that was taken back while it was
+    open: the host may still hand it over.
     """
 
     def __init__(self) -> None:

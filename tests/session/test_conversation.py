@@ -233,6 +233,7 @@ def test_a_new_conversation_says_again_what_was_said_before(
     one = talk()
     one.take_turn(*said(1))
     one.go_on("s2", "s1", anew=True)
+    one.open_turn(said(1)[0])
     one.replay.end(transcript(1))
     assert answers(runtime, database) == [("s1", said(1)[1]), ("s2", said(1)[1])]
 

@@ -507,3 +507,15 @@ def test_what_was_stored_with_a_later_turn_is_not_stored_again_at_the_end(
     one.take_turn(CELLAR, DRY, record=read_turn([*begun, user(CELLAR), says(DRY)], CELLAR))
     one.leave()
     assert [text for _, text in stored(runtime, database)].count(GATE) == 1
+
+
+def test_a_question_of_an_end_that_was_none_is_not_stored_when_a_message_off_the_record_has_interrupted_it(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """Hosts call the hook before a compression, too, and none when another session is resumed."""
+    runtime = start()
+    one = left(runtime, GATE, messages=[*UNANSWERED[:2], user(GATE)])
+    one.go_on("s2", "s", anew=False, reason="compression")
+    one.open_turn("off the record")
+    one.go_on("s3", "s2", anew=False, reason="resume")
+    assert stored(runtime, database) == LEFT[:2]

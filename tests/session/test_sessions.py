@@ -398,6 +398,7 @@ def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_pare
     assert stored(runtime, database) == [*texts(turn(1)), *texts(turn(2))]
     elsewhere = talk(runtime, "other")
     elsewhere.go_on("s2", "other", anew=False, reason="resume")
+    elsewhere.open_turn(turn(3)[0])
     elsewhere.replay.end(transcript(turn(1), turn(2), turn(3)))
     assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
     # The session that was left for the resumed one is none of its parents.
@@ -1254,22 +1255,54 @@ def test_a_child_that_was_sent_off_the_record_and_comes_back_on_it_is_not_stored
     assert stored(runtime, database) == []
 
 
+@pytest.mark.parametrize("reason", ["new_session", "resume"])
+@pytest.mark.parametrize("at_the_end", [(1, 2), (1,), (2,)])
 def test_a_session_in_which_nothing_is_said_stores_nothing_of_the_one_before(
-    start: Callable[..., Runtime], database: str
+    start: Callable[..., Runtime], database: str, reason: str, at_the_end: tuple[int, ...]
 ) -> None:
-    """Hosts end it with the transcript of the session before."""
+    """Hosts end it with the transcript of a session before, which /undo, /retry and /compress do not shorten."""
     runtime = start()
     one = talk(runtime)
     take(one, turn(1))
-    one.replay.end(transcript(turn(1), turn(2)))
+    one.replay.end(transcript(*map(turn, at_the_end)))
+    before = sorted(stored(runtime, database))
+    for session in ("s2", "s3"):
+        one.go_on(session, one.session.id, anew=reason == "new_session", reason=reason)
+        one.replay.end(transcript(turn(1), turn(2)))
+    assert sorted(stored(runtime, database)) == before
+    # Said again, it is stored again.
+    one.open_turn(turn(2)[0])
+    one.replay.end(transcript(turn(2)))
+    assert len(stored(runtime, database)) == len(before) + 2
+
+
+def test_a_session_whose_first_turn_was_opened_before_it_is_begun_has_a_transcript_when_that_is_handed_over(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    one.open_turn(turn(1)[0])
     one.go_on("s2", "s", anew=True)
-    one.replay.end(transcript(turn(1), turn(2)))
-    one.go_on("s3", "s2", anew=True)
+    one.take_turn(*turn(1), "s2")
     one.replay.end(transcript(turn(1), turn(2)))
     assert sorted(stored(runtime, database)) == sorted([*texts(turn(1)), *texts(turn(2))])
-    # Said again, it is stored again.
-    one.replay.end(transcript(turn(2)))
-    assert len(stored(runtime, database)) == 6
+
+
+@pytest.mark.parametrize("reason", ["branch", "compression"])
+def test_what_was_taken_back_is_not_stored_by_the_session_that_goes_on(
+    start: Callable[..., Runtime], database: str, record: Record, reason: str
+) -> None:
+    """Hosts end it with the transcript from before the turn was taken back, when nothing was said since."""
+    runtime = start()
+    one = talk(runtime)
+    for said in (turn(1), turn(2)):
+        record.say("s", said)
+        take(one, said)
+    record.undo("s")
+    one.replay.take_back()
+    one.go_on("s2", "s", anew=False, reason=reason)
+    one.replay.end(transcript(turn(1), turn(2)))
+    assert stored(runtime, database) == texts(turn(1))
 
 
 @with_and_without_row_security

@@ -78,6 +78,34 @@ def test_a_question_without_an_answer_is_stored_at_the_end_and_an_empty_session_
     assert imported(hermes) == 0
 
 
+@pytest.mark.main_host("a")
+def test_a_session_in_which_nothing_is_said_stores_nothing_of_others_and_a_question_said_again_is_stored_again(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    assert hermes.ask(ALPS)
+    (first,) = hermes.sessions()
+    with hermes.chat() as chat:
+        chat.ask(BASEL)
+        chat.ask(TEXAS)
+        rows.wait(lambda rows: len(rows.turns()) == 6)
+        chat.command("/undo")
+        rows.wait(lambda rows: questions(rows) == [ALPS, BASEL])
+        # Hosts end each of these sessions with the transcript that was undone.
+        chat.command("/new")
+        chat.command(f"/resume {first}")
+        chat.command("/new")
+        chat.leave()
+    assert questions(rows) == [ALPS, BASEL]
+    model.script = lambda _: Failure()
+    with hermes.chat() as chat:
+        chat.ask(BELL)
+        chat.command("/new")
+        chat.ask(BELL)
+        chat.leave()
+    assert questions(rows) == [ALPS, BASEL, BELL, BELL]
+    assert imported(hermes) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("in_place", [True, False])
 def test_turns_that_a_compression_carried_on_are_withdrawn_and_no_others(
