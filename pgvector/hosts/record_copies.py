@@ -1,7 +1,7 @@
 """Leaves out of the host's record of a session what the host has written into it once more. Pure.
 
-A host does so when it compresses a session in place, and, with the times of the originals, when a session that was
-resumed is left.
+A host does so when it compresses a session in place, and when a session is left: with the times of the originals if it
+was resumed, with new ones if it was compressed and nothing was said since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     What a compression writes with them is left out, too: the summary, and a question that it has changed, which may be
     several that the host has merged. A message was taken back when a copy of it was.
     """
-    kept = _Kept()
+    kept, messages = _Kept(), _without_repeated(messages)
     for place, message in enumerate(messages):
         before, after = messages[max(0, place - 1) : place], messages[place + 1 : place + 2]
         original = kept.original(message, at_once=_at_once(message, (*before, *after)))
@@ -33,6 +33,39 @@ def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             kept.leave_out(message, original)
     return kept.messages
+
+
+def _without_repeated(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages without those that repeat others around the summary of a compression, which nobody says twice."""
+    found, gone, first = list(messages), set[int](), dict[str, int]()
+    compressed = False
+    for place, message in enumerate(messages):
+        compressed = compressed or message["compacted"]
+        if place in gone or not (compressed and is_summary(message, message["content"])):
+            continue
+        original = first.setdefault(message["content"], place)
+        if original < place and not _at_once(message, [*messages[place - 1 : place], *messages[place + 1 : place + 2]]):
+            for copy in _repeats(messages, original, place):
+                gone.add(copy)
+                if messages[copy]["taken_back"]:
+                    found[copy - place + original] = {**found[copy - place + original], "taken_back": True}
+    return [message for place, message in enumerate(found) if place not in gone]
+
+
+def _repeats(messages: Sequence[Mapping[str, Any]], original: int, copy: int) -> range:
+    """The places around a message that repeat those which the compression wrote around its original."""
+
+    def same(step: int, nearer: int) -> bool:
+        one, other = messages[original + step], messages[copy + step]
+        equal = (one["role"], one["content"]) == (other["role"], other["content"])
+        return equal and _at_once(one, [messages[original + nearer]])
+
+    start, end = 0, 1
+    while original + start > 0 and copy + start - 1 > original and same(start - 1, start):
+        start -= 1
+    while original + end < copy + start and copy + end < len(messages) and same(end, end - 1):
+        end += 1
+    return range(copy + start, copy + end)
 
 
 def _at_once(message: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> bool:

@@ -51,3 +51,24 @@ def test_what_was_said_stays_at_least_once_and_in_order(steps: list[dict[str, An
 def test_without_a_compression_only_what_has_the_same_time_is_a_copy(steps: list[dict[str, Any]]) -> None:
     messages = recorded([{**step, "compacted": False, "step_s": step["step_s"] or 1} for step in steps])
     assert without_copies(messages) == messages
+
+
+def test_what_a_host_writes_once_more_when_a_compressed_session_is_left_is_left_out() -> None:
+    said = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", SUMMARY), ("user", "d"), ("assistant", "e")]
+    talked = [*said[:3], ("assistant", "f"), *said[4:]]
+    times = [*(10.0 * place for place in range(6)), *(100 + 1e-6 * place for place in range(6))]
+    times += [*(101 + 0.01 * place for place in range(6)), 200, 210]
+    # The last turn is said again, after it.
+    messages = [
+        {"id": place, "role": role, "content": content, "tool_calls": None, "taken_back": False,
+         "compacted": place < len(talked), "written": at}
+        for place, ((role, content), at) in enumerate(zip([*talked, *said, *said, *said[4:]], times, strict=True))
+    ]  # fmt: skip
+    kept = [(message["role"], message["content"]) for message in without_copies(messages)]
+    assert kept == [*talked, *said[4:]]
+    for message in messages[:-2]:
+        message["compacted"] = True
+    assert [(message["role"], message["content"]) for message in without_copies(messages)] == kept
+    messages[-3]["taken_back"] = True
+    back = [message["content"] for message in without_copies(messages) if message["taken_back"]]
+    assert back == ["e"]

@@ -107,6 +107,23 @@ def test_a_session_in_which_nothing_is_said_stores_nothing_of_others_and_a_quest
 
 
 @pytest.mark.slow
+def test_a_session_that_is_left_after_its_compression_is_stored_once(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    """Host A then writes the compressed transcript into its record once more."""
+    asked = [f"Tell me about the history of bridge number {number} over the river Aare" for number in range(6)]
+    model.errand = "A summary: bridges over the Aare were discussed, and of none is anything known."
+    with hermes.chat() as chat:
+        for prompt in asked:
+            chat.ask(prompt)
+        chat.command("/compress")
+        chat.command("/new")
+        chat.leave()
+    assert questions(rows) == asked
+    assert imported(hermes) == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [True, False])
 def test_turns_that_a_compression_carried_on_are_withdrawn_and_no_others(
     in_place: bool, hermes: Hermes, model: ModelEndpoint, rows: Rows
