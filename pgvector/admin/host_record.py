@@ -47,7 +47,8 @@ def past_sessions(home: Path, connection: Connection | None) -> int:
     """
     until = datetime.now(UTC) - OVER_AFTER
     found = state_db.recent_sessions(home, 0, SESSIONS_MAX)
-    own = (row for row in reversed(found) if row.get("source") not in JOBS and not other_profile(row, home, home))
+    timed = [row for row in reversed(found) if isinstance(row["latest"], int | float)]
+    own = [row for row in timed if row.get("source") not in JOBS and not other_profile(row, home, home)]
     past = [row for row in own if row["latest"] < until.timestamp()]
     if connection is None or not past:
         return len(past)

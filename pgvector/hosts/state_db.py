@@ -38,10 +38,8 @@ _MESSAGES = """
 _MORE = {"display_kind": "display_kind", "finish_reason": "finish_reason", "api_content": "substr(api_content, 1, 100)"}
 # Why the messages of the agent end behind which its answer still comes. The host keeps its own requests for it back.
 _GOES_ON = frozenset({"incomplete", "verification_required", "verify_hook_continue"})
-_COLUMNS = "select name from pragma_table_info('messages')"
+_COLUMNS = "select name from pragma_table_info(?)"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
-# A host that records all sessions in the home of its gateway makes a file for other things in those of other profiles.
-_HAS_SESSIONS = "select 1 from sqlite_master where name = 'sessions'"
 _IS_THERE = "select 1 from sessions where id = ?"
 _BEGAN = "select started_at from sessions where id = ?"
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
@@ -68,7 +66,7 @@ _CONTINUED = """
         and coalesce(s.model_config, '') not like '%"_reset_from"%')
     select id from line where depth > 0"""
 _RECENT = """
-    select s.*, max(m.timestamp) as latest
+    select {columns}, max(m.timestamp) as latest
     from messages m join sessions s on s.id = m.session_id
     where m.timestamp >= ? and m.role in ('user', 'assistant')
       and coalesce(s.model_config, '') not like '%"_delegate_from"%'
@@ -117,7 +115,7 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
     """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked."""
     found, answered = list[tuple[dict[str, Any], bool]](), False
     home = home_of_record(home, session_id)
-    there = {row[0] for row in _read(home, _COLUMNS, ())}
+    there = {row[0] for row in _read(home, _COLUMNS, ("messages",))}
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
     rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
     for number, role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
@@ -170,14 +168,18 @@ def began(home: Path, session_id: str) -> float:
 def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:
     """The rows of the newest `limit` sessions with messages since a time, in seconds since 1970.
 
-    Sessions of child agents are left out. Empty when there is no record. Raises OSError when it cannot be read.
+    Sessions of child agents are left out, and the system prompts, which are long. Empty when there is no record. Raises
+    OSError when it cannot be read.
     """
     if not (home / "state.db").exists():
         return []
     try:
-        if not _select(home, _HAS_SESSIONS, ()):
+        names = [row[0] for row in _select(home, _COLUMNS, ("sessions",)) if row[0] != "system_prompt"]
+        if not names:
+            # A host that records all sessions in the home of its gateway makes the file of a profile for other things.
             return []
-        return [dict(row) for row in _select(home, _RECENT, (since, limit))]
+        columns = ", ".join(f's."{name}"' for name in names)
+        return [dict(row) for row in _select(home, _RECENT.format(columns=columns), (since, limit))]
     except sqlite3.Error as error:
         raise OSError(errno.EIO, f"state.db of the host cannot be read ({type(error).__name__})") from error
 

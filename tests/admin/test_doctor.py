@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -67,6 +69,11 @@ def test_sessions_from_before_the_memory_are_named_until_they_are_stored(run: Ru
     assert check["found"].startswith("1 session ")
     command = check["remedy"].removeprefix("to store them: hermes-pgvector ").split()
     assert run(*command).document["rows"] == {"turn": {"found": 1, "new": 1}}
+    assert "past sessions" not in found_by(run)
+    # What has no time is none of them.
+    record.say("s3", 4)
+    with closing(sqlite3.connect(record.path)) as database, database:
+        database.execute("update messages set timestamp = 'yesterday' where session_id = 's3'")
     assert "past sessions" not in found_by(run)
     # A session that goes on is none that is over.
     record.say("s2", 3, day=(now() - SAID_AT).days + 1)

@@ -176,3 +176,12 @@ def test_a_gateway_may_record_the_sessions_of_all_profiles_in_its_own_home(
     assert said(state_db.messages(work, "s1")) == [("user", turn[0]), ("assistant", turn[1])]
     assert state_db.ancestors(work, "s2", 9) == state_db.continued(work, "s2", 9) == ("s1",)
     assert state_db.messages(work, "s3") == []
+
+
+def test_the_rows_of_sessions_have_no_system_prompts(record: Path) -> None:
+    with sqlite3.connect(record / "state.db") as file:
+        file.execute("create table sessions (id text, source text, model_config text, system_prompt text)")
+        file.execute("insert into sessions values ('s', 'cli', '', 'You are an agent.')")
+        file.execute("update messages set timestamp = 5")
+    (row,) = state_db.recent_sessions(record, 0, 10)
+    assert row == {"id": "s", "source": "cli", "model_config": "", "latest": 5}

@@ -33,6 +33,6 @@ def past(settings: Settings, home: Path, found: Overview) -> Iterator[Check]:
         yield failed(NAME, str(error))
     else:
         if number:
-            what = f"{counted(number, 'session')} of the host from before its memory are not stored"
+            what = f"{counted(number, 'session')} of the host from before its memory can be stored"
             when = "" if found.schema else "after the first session, "
             yield Check(NAME, "ok", what, f"to store them: {when}{IMPORT_SESSIONS}")
