@@ -175,7 +175,9 @@ def test_a_terminal_that_is_closed_during_a_turn_leaves_what_was_said_before(
         assert chat.ended(ENDED_S_MAX) == 0
     closed.set()
     hermes.ask(ABOUT_BOAT)
-    assert [turn.content for turn in rows.turns() if turn.role == "user"] == [question, ABOUT_BOAT]
+    said = [turn.content for turn in rows.turns() if turn.role == "user"]
+    # The question that was not answered is stored, unless the host ends before it comes to that.
+    assert said in ([question, slow, ABOUT_BOAT], [question, ABOUT_BOAT])
     assert hermes.complaints() == []
 
 
