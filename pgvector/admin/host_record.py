@@ -39,12 +39,14 @@ STATEMENT_S_MAX = 10.0
 IMPORT_SESSIONS = "hermes-pgvector import --from state-db"
 
 
-def past_sessions(home: Path, connection: Connection | None) -> int:
+def past_sessions(settings: Settings, home: Path, connection: Connection | None) -> int:
     """How many sessions of persons are over, when none of the oldest is in the database, as before an import; else 0.
 
-    Without a connection there is no database yet. Raises OSError when the record cannot be read, and what a statement
-    raises.
+    It is 0, too, where settings store no turns. Without a connection there is no database yet. Raises OSError when the
+    record cannot be read, and what a statement raises.
     """
+    if settings.off_record or not settings.sync_turns:
+        return 0
     until = datetime.now(UTC) - OVER_AFTER
     found = state_db.recent_sessions(home, 0, SESSIONS_MAX)
     timed = [row for row in reversed(found) if isinstance(row["latest"], int | float)]

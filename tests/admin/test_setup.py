@@ -22,6 +22,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin import panel
+from hermes_memory_pgvector.admin.setup import wizard
 from hermes_memory_pgvector.errors import DatabaseUnavailable, SettingsError
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store.embedded.programs import program
@@ -315,6 +316,22 @@ def test_without_questions_past_sessions_are_counted_and_left_alone(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HERMES_PGVECTOR_SYNC_TURNS", "false")
         assert setup(home, *given).document["past_sessions"] == 0
+
+
+def test_past_sessions_that_cannot_be_counted_leave_the_settings_saved(
+    home: Path, database: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "state.db").write_bytes(b"no database" * 1000)
+    given = ("--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes")
+    done = setup(home, *given)
+    assert (done.code, "✗ the past sessions are not stored: state.db of the host cannot be" in done.err) == (0, True)
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wizard, "past_sessions", interrupted)
+    done = setup(home, *given)
+    assert (done.code, "The past sessions are not stored, or not all; the settings are saved." in done.err) == (0, True)
 
 
 def test_a_second_setup_offers_the_endpoint_and_the_model_in_use(home: Path, database: str, endpoint: Endpoint) -> None:

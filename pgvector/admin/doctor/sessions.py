@@ -19,14 +19,12 @@ NAME = "past sessions"
 
 def past(settings: Settings, home: Path, found: Overview) -> Iterator[Check]:
     """Whether the host has sessions from before its memory, which can be imported."""
-    if settings.off_record or not settings.sync_turns:
-        return
     try:
         if found.schema:
             with connection(home, STATEMENT_S_MAX) as opened:
-                number = past_sessions(home, opened)
+                number = past_sessions(settings, home, opened)
         else:
-            number = past_sessions(home, None) if found.problem == ABSENT else 0
+            number = past_sessions(settings, home, None) if found.problem == ABSENT else 0
     except OSError as error:
         yield Check(NAME, "warning", f"{home / 'state.db'}: {reason(error)}", "run doctor again")
     except PgvectorError as error:

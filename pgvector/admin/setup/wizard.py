@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from ...embedding.compatibility import EMBEDDER_SETTINGS
 from ...errors import PgvectorError, SettingsError
+from ...files import reason
 from ...hosts.config import config_file, variable
 from ...session.themes import trial_theme
 from ...settings import load
@@ -188,12 +189,10 @@ class _Setup:
 
     def _past_sessions(self, *, embedded: bool) -> int:
         """Offer to store what was said before. Returns how many sessions are left that could be."""
-        settings = load(self._home)
-        if settings.off_record or not settings.sync_turns:
-            return 0
+        past = 0
         try:
             with connection(self._home, STATEMENT_S_MAX) as opened:
-                past = past_sessions(self._home, opened)
+                past = past_sessions(load(self._home), self._home, opened)
             if not past or self._given.yes:
                 return past
             question = f"\nThe host has {counted(past, 'session')} from before. Store their turns, to be recalled, too?"
@@ -201,12 +200,13 @@ class _Setup:
                 return past
             given = argparse.Namespace(source="state-db", path=str(self._home), theme="", dry_run=False)
             bring(self._home, self._console, given)
+            return 0
         except KeyboardInterrupt:
             self._console.say("\nThe past sessions are not stored, or not all; the settings are saved.")
-            return past
         except (OSError, PgvectorError) as error:
-            self._console.say(f"✗ the past sessions are not stored: {error}; the settings are saved")
-        return 0
+            why = reason(error) if isinstance(error, OSError) else error
+            self._console.say(f"✗ the past sessions are not stored: {why}; the settings are saved")
+        return past
 
     def _next_steps(self, past: int, *, embedded: bool) -> None:
         fleet = "on other hosts: run this set-up with the same database and the same model"
