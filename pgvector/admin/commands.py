@@ -100,7 +100,7 @@ def _add_search(commands: Commands) -> None:
     search.add_argument("query", metavar="QUERY", help="the text to search for")
     text = "most hits of each kind (default 10); --top-k is the name of earlier releases"
     search.add_argument("--limit", "--top-k", type=number(1), default=10, metavar="N", help=text)
-    search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
+    search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: that of this home)")
     text = "current, session, all or a theme (default: the setting)"
     search.add_argument("--scope", default="", metavar="S", help=text)
     search.add_argument("--session", default="", metavar="ID", help="the session of scope `session`")
@@ -243,7 +243,9 @@ def _add_facts(commands: Commands) -> None:
     export = add(actions, "export", "print facts in their notation, one a line", "facts:export")
     purge = add(actions, "purge", "delete superseded and archived facts", "facts:purge")
     for action in (status, listing, search, write, export, purge):
-        action.add_argument("--theme", action=Filled, default="", metavar="T", help="the theme (default: default)")
+        action.add_argument(
+            "--theme", action=Filled, default="", metavar="T", help="the theme (default: that of this home)"
+        )
     for action in (listing, search, write, export, purge):
         action.add_argument("--scope", action=Filled, default="", metavar="S", help="the work that facts belong to")
     statuses = ("active", "cold", "current", "superseded", "all")

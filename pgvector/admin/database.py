@@ -11,8 +11,10 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from ..errors import BadArgument, DatabaseUnavailable, SettingsError
+from ..hosts.environment import profile_name, working_folder
 from ..runtime import Runtime, acquire, release
-from ..session.themes import allowed, stored_name
+from ..session.project import project_of
+from ..session.themes import Identity, allowed, stored_name, templated_theme
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
@@ -55,9 +57,16 @@ def theme_named(reading: Connection, name: str, settings: Settings) -> str:
     return person_of(reading, stored_name(name, settings))
 
 
-def permitted(name: str, settings: Settings) -> str:
-    """The theme with this name. Raises BadArgument when it is not in `allowed_themes`."""
-    theme = stored_name(name, settings)
+def own_theme(home: Path, settings: Settings) -> str:
+    """The theme of an agent that is started in a terminal here. Raises BadArgument when its name is reserved."""
+    project = project_of(working_folder("cli")) if "{project}" in settings.theme_template else ""
+    identity = Identity(agent_identity=profile_name(home), platform="cli", project=project)
+    return templated_theme(identity, settings)
+
+
+def permitted(name: str, home: Path, settings: Settings) -> str:
+    """The theme with this name, without a name that of the home. Raises BadArgument when `allowed_themes` lacks it."""
+    theme = stored_name(name, settings) if name else own_theme(home, settings)
     if not allowed(theme, settings.allowed_themes):
         raise BadArgument(f"this theme is not in allowed_themes: {theme}; give one of them as --theme")
     return theme

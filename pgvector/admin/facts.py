@@ -153,7 +153,7 @@ def _purgeable(home: Path, args: argparse.Namespace) -> list[Fact]:
 def _ready(home: Path, console: Console, args: argparse.Namespace) -> Iterator[tuple[Runtime, Caller]]:
     """The runtime of a home whose database answers, and on whose behalf a tool is called."""
     settings = load(home)
-    theme = permitted(args.theme, settings)
+    theme = permitted(args.theme, home, settings)
     with ready(settings, home, console) as runtime:
         yield runtime, Caller(theme=theme, off_record=settings.off_record)
 
@@ -162,7 +162,7 @@ def _facts(home: Path, args: argparse.Namespace, limit: int, statuses: tuple[Sta
     """The facts that the arguments ask for, the newest first, read page by page."""
     scope, before = scope_label(args.scope, "--scope") or None, None
     with connection(home) as reading:
-        theme = person_of(reading, permitted(args.theme, load(home)))
+        theme = person_of(reading, permitted(args.theme, home, load(home)))
         while limit > 0:
             page = listed(reading, theme, scope, statuses, min(limit, PAGE), before)
             yield from page

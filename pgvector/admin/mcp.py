@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadArgument, Refused
-from ..hosts.environment import profile_name
 from ..hosts.installation import pip_install
 from ..mirror.home import Home
 from ..model import now
 from ..runtime import Runtime, acquire, release
 from ..serve.access import Access, themes_of
 from ..serve.tokens import Token, Tokens
-from ..session.themes import Identity
 from ..settings import Settings, load
 from ..text.keep import Source
 from ..text.sanitize import safe_line
 from ..text.theme_names import is_pattern
 from ..text.times import NEVER, expiry
 from .console import Cell, Console, local_time, rows_table
+from .database import own_theme
 
 THEME = "HERMES_PGVECTOR_MCP_THEME"
 NAME_CHARS_MAX = 60
@@ -61,7 +60,9 @@ def _serve_stdio(runtime: Runtime, home: Path, _: Console, args: argparse.Namesp
 
     @cache
     def access() -> Access:
-        return Access(themes=themes or (_own(runtime, home),), session_id=session_id, source=Source(platform="cli"))
+        return Access(
+            themes=themes or (own_theme(home, runtime.settings),), session_id=session_id, source=Source(platform="cli")
+        )
 
     stdio.serve(handlers.Handlers(runtime, lambda _: access()))
 
@@ -81,12 +82,6 @@ def _themes(names: Sequence[str], settings: Settings) -> tuple[str, ...]:
     for name in filter(is_pattern, names):
         raise BadArgument(f"theme {name[:60]!r} is a pattern; name each theme")
     return themes_of(names, settings)
-
-
-def _own(runtime: Runtime, home: Path) -> str:
-    """The theme of an agent of this home in a terminal."""
-    identity = runtime.context.located(Identity(agent_identity=profile_name(home), platform="cli"))
-    return runtime.context.theme(identity, None)
 
 
 def _log_to_stderr() -> None:

@@ -36,7 +36,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     Raises BadArgument and DatabaseUnavailable.
     """
     settings = load(home)
-    theme = permitted(args.theme, settings)
+    theme = permitted(args.theme, home, settings)
     since = times.since(args.since, "--since", zone=None)
     until = times.until(args.until, "--until", zone=None)
     times.check_order(since, until, "--until")

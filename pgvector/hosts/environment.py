@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+
+# Hosts take no other name of a profile.
+_PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @functools.cache
@@ -43,13 +47,14 @@ def process_home(environ: Mapping[str, str]) -> Path:
 
 
 def profile_name(home: Path) -> str:
-    """The profile of a home, as the host names it."""
-    if home.parent.name == "profiles":
-        return home.name
-    profiles: Any = host_module("hermes_cli.profiles")
-    if profiles is not None and hasattr(profiles, "get_active_profile_name"):
-        return str(profiles.get_active_profile_name())
-    return "default" if home == (Path.home() / ".hermes").resolve() else "custom"
+    """The profile of a home, as the hosts name it."""
+    home, usual = home.resolve(), Path(os.path.expanduser("~/.hermes")).resolve()
+    root = home.parent.parent if home.parent.name == "profiles" else home
+    if home.is_relative_to(usual):
+        root = usual
+    if home == root:
+        return "default"
+    return home.name if home.parent == root / "profiles" and _PROFILE.fullmatch(home.name) else "custom"
 
 
 def working_folder(platform: str, given: str = "") -> Path | None:

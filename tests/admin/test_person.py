@@ -76,7 +76,7 @@ def run(tmp_path: Path, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
 def chat(runtime: Runtime, platform: str, chat_id: str) -> Conversation:
     key = chat_id if chat_id.startswith("agent:") else f"agent:main:{platform}:dm:{chat_id}"
     # The hosts call a home outside of ~/.hermes so.
-    identity = Identity(gateway_session_key=key, agent_identity="custom", platform=platform, chat_id=chat_id)
+    identity = Identity(gateway_session_key=key, agent_identity="default", platform=platform, chat_id=chat_id)
     return Conversation(runtime.context, identity, f"session-{platform}", "primary")
 
 

@@ -76,7 +76,7 @@ def test_with_yes_the_entries_move_and_no_word_of_the_user_is_changed(
 def test_what_left_the_file_is_found_by_search(command: Callable[..., Outcome], memory: Path) -> None:
     (file,) = command("relieve", "--yes", "--json").document["files"]
     moved = file["moves"][0]["entry"]
-    found = command("search", moved, "--theme", "custom", "--kind", "memory", "--json")
+    found = command("search", moved, "--kind", "memory", "--json")
     assert moved in found.out
 
 

@@ -31,7 +31,7 @@ VALUES = {
 ACTS = 40
 # The sessions of an agent, by the owner of what is said in them. Alice's two accounts will be linked.
 # As the hosts call a home outside of ~/.hermes, and the command line too.
-PROFILE = {"agent_identity": "custom"}
+PROFILE = {"agent_identity": "default"}
 OWNERS = {
     "ops": {"agent_identity": "ops"},
     "wiki": {"platform": "api_server", "gateway_session_key": "wiki"},

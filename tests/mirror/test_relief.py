@@ -60,7 +60,7 @@ def read(runtime: Runtime) -> list[str]:
 
 def session(runtime: Runtime) -> None:
     """What the start of a session does with the files."""
-    runtime.files.reconcile("custom", "s1")
+    runtime.files.reconcile("default", "s1")
     assert runtime.writer.flush(20)
 
 
@@ -73,7 +73,7 @@ def contents(runtime: Runtime) -> list[str]:
     return sorted(content for (content,) in sql(runtime, "select content from memory_entries"))
 
 
-def recalled(runtime: Runtime, query: str, theme: str = "custom") -> list[str]:
+def recalled(runtime: Runtime, query: str, theme: str = "default") -> list[str]:
     request = RecallRequest(query=query, scope=runtime.scope(theme, "current", ""), limit=3, budget_s=20)
     return [hit.content for hit in runtime.recall("entries", request).hits]
 
@@ -263,7 +263,7 @@ def test_before_the_first_session_entries_are_stored_in_the_theme_of_the_home(st
     relief_of(runtime).carry_out()
     moved = sorted(set(ENTRIES) - set(read(runtime)))
     assert moved
-    assert sql(runtime, "select distinct agent_identity from memory_entries") == [("custom",)]
+    assert sql(runtime, "select distinct agent_identity from memory_entries") == [("default",)]
     assert contents(runtime) == moved
     session(runtime)
     assert contents(runtime) == sorted(ENTRIES)
@@ -398,7 +398,7 @@ def test_facts_stay_entries_where_agents_have_no_tools_for_facts(start: Callable
 def test_a_line_never_displaces_a_fact_that_was_written_after_it(start: Callable[..., Runtime]) -> None:
     runtime = start(tools="facts")
     with_facts(runtime)
-    runtime.accept(FactWritten(theme="custom", kind="V", target="srv.prod", content="api.example.com:3006"))
+    runtime.accept(FactWritten(theme="default", kind="V", target="srv.prod", content="api.example.com:3006"))
     assert runtime.writer.flush(20)
     (plan,) = relief_of(runtime).plans()
     assert plan.staying == {FACTS[2]: relief.OUTDATED}

@@ -61,7 +61,7 @@ def test_every_tool_answers_in_the_form_that_it_promises(
     assert use("memory_tick", turn="1", message="it works now")["closed"] == ["move"]
     assert use("memory_purge", older_than_days="0")["purged"] == 1
     assert use("memory_export", status="cold")["facts"] == "V[srv.prod]: api.example.com:3006"
-    assert "are for theme custom only" in session.refused("memory_optimize")
+    assert "are for theme default only" in session.refused("memory_optimize")
     assert set(used) | {"memory_optimize"} == set(tools)
     for tool in tools.values():
         assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= tool["annotations"].keys()
@@ -213,7 +213,7 @@ def test_a_client_in_the_theme_of_the_home_makes_room_in_its_memory_file(memory:
     ]
     saved.write_text("\n§\n".join(entry.strip() for entry in entries))
     before = saved.read_text()
-    session = memory.stdio("custom")
+    session = memory.stdio("default")
     tools = {tool["name"]: tool for tool in session.request("list_tools")["tools"]}
     planned = session.call("memory_optimize")
     jsonschema.validate(planned, tools["memory_optimize"]["outputSchema"])

@@ -246,13 +246,13 @@ def test_the_theme_comes_from_the_option_the_environment_or_the_home(memory: Mem
     for options, environment, theme in [
         (["--theme", "garden"], variable, "garden"),
         ([], variable, "cellar"),
-        # A home in an unusual folder is the profile `custom` of its host.
-        ([], {}, "custom"),
+        # A home in a folder of its own is the profile `default` of its host.
+        ([], {}, "default"),
     ]:
         raw = Raw(memory, *options, **environment)
         assert raw.call("remember", content=f"said in {theme}", sync=True)["structuredContent"]["theme"] == theme
         assert raw.end()[0] == 0
-    assert memory.rows("agent_identity") == [("garden",), ("cellar",), ("custom",)]
+    assert memory.rows("agent_identity") == [("garden",), ("cellar",), ("default",)]
 
 
 def test_the_home_may_hold_writes_back_until_a_person_approves(memory: Memory) -> None:

@@ -88,7 +88,7 @@ def test_a_wrong_argument_is_named(start: Callable[..., Runtime], arguments: dic
 def test_nothing_is_done_off_the_record(start: Callable[..., Runtime]) -> None:
     runtime = start()
     with pytest.raises(Refused, match="off the record"):
-        relief.memory_optimize(runtime, {"dry_run": False}, Caller(theme="custom", off_record=True))
+        relief.memory_optimize(runtime, {"dry_run": False}, Caller(theme="default", off_record=True))
     assert text(runtime) == DELIMITER.join(NOTES)
 
 
@@ -123,12 +123,12 @@ def test_who_does_not_have_the_files_sees_them_in_the_theme_of_the_home_only(
     start: Callable[..., Runtime], arguments: dict[str, Any]
 ) -> None:
     runtime = start()
-    with pytest.raises(Refused, match="theme custom only"):
+    with pytest.raises(Refused, match="theme default only"):
         relief.memory_optimize(runtime, arguments, Caller(theme="ops"))
-    with pytest.raises(Refused, match="theme custom only"):
+    with pytest.raises(Refused, match="theme default only"):
         relief.preview_of_memory_optimize(runtime, {"dry_run": False}, Caller(theme="ops"))
     assert text(runtime) == DELIMITER.join(NOTES)
-    assert relief.memory_optimize(runtime, arguments, Caller(theme="custom"))["files"]
+    assert relief.memory_optimize(runtime, arguments, Caller(theme="default"))["files"]
 
 
 def test_it_has_the_arguments_of_hermes_memory() -> None:

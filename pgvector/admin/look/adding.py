@@ -33,7 +33,7 @@ def add(home: Path, console: Console, args: argparse.Namespace) -> int:
     Raises BadArgument, Refused, and DatabaseUnavailable when the outbox cannot be written.
     """
     settings = load(home)
-    theme = permitted(args.theme, settings)
+    theme = permitted(args.theme, home, settings)
     arguments = {
         "content": given_text(args.text, settings), "target": args.target, "tags": args.tag or None,
         "metadata": _metadata(args.metadata), "expires": args.expires,

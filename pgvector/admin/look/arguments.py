@@ -13,11 +13,11 @@ def add_commands(commands: Commands) -> None:
     _add_rows(commands)
     text = "search as you type, in the terminal; open rows, forget entries, take changes back"
     browse = add(commands, "browse", text, "look.browse:browse")
-    browse.add_argument("--theme", default="", metavar="T", help="search as this theme (default: default)")
+    browse.add_argument("--theme", default="", metavar="T", help="search as this theme (default: that of this home)")
     text = "print the memories that an agent would get before this message"
     preview = add(commands, "preview", text, "look.preview:preview")
     preview.add_argument("text", metavar="TEXT", help="the message of a person; - reads the standard input")
-    preview.add_argument("--theme", default="", metavar="T", help="the theme of the agent (default: default)")
+    preview.add_argument("--theme", default="", metavar="T", help="the theme of the agent (default: that of this home)")
     text = "a session of this home: what stands in its context is left out"
     preview.add_argument("--session", default="", metavar="ID", help=text)
     stats = add(commands, "stats", "show how the memory grows, and how many tokens a turn gets", "look.stats:stats")
@@ -35,7 +35,7 @@ def _add_lists(commands: Commands) -> None:
     text = "the N largest (default 50)"
     themes.add_argument("--limit", type=number(1, LIMIT_MAX), default=50, metavar="N", help=text)
     sessions = add(commands, "sessions", "list the sessions of a theme, the newest first", "look.themes:sessions")
-    sessions.add_argument("--theme", required=True, metavar="T", help="the theme")
+    sessions.add_argument("--theme", default="", metavar="T", help="the theme (default: that of this home)")
     text = "at most N (default 20)"
     sessions.add_argument("--limit", type=number(1, LIMIT_MAX), default=20, metavar="N", help=text)
     sessions.add_argument("--offset", type=number(0, BIGINT_MAX), default=0, metavar="N", help="leave out the newest N")
@@ -68,7 +68,8 @@ def _add_rows(commands: Commands) -> None:
     show.add_argument("--context", type=number(0, 20), default=2, metavar="N", help=text)
     entry = add(commands, "add", "add an entry, as an agent does by remember", "look.adding:add")
     entry.add_argument("text", metavar="TEXT", help="the text; - reads the standard input")
-    entry.add_argument("--theme", action=Filled, default="", required=True, metavar="T", help="the theme that gets it")
+    text = "the theme that gets it (default: that of this home)"
+    entry.add_argument("--theme", action=Filled, default="", metavar="T", help=text)
     text = "like a line of MEMORY.md (memory, the default) or of USER.md (user)"
     entry.add_argument("--target", choices=("memory", "user"), default="memory", help=text)
     entry.add_argument("--tag", action="append", default=[], metavar="TAG", help="a tag; give it again for others")

@@ -299,7 +299,7 @@ def browse(home: Path, console: Console, args: argparse.Namespace) -> int:
     if console.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadArgument("browse needs a terminal; in a pipe use: hermes-pgvector list, search or show")
     settings = load(home)
-    theme = permitted(args.theme, settings)
+    theme = permitted(args.theme, home, settings)
     with warm(settings, home, console) as runtime:
         Browser(Memory(runtime, home, theme), lambda found: console.rendered(*shown(found), wrap=True)).run()
     return 0

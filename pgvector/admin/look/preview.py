@@ -28,7 +28,7 @@ REASON_CHARS_MAX = 300
 def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the block, and on stderr its size or why there is none. Returns 0, or 3 when the recall is degraded."""
     settings = load(home)
-    text, theme = given_text(args.text, settings), permitted(args.theme, settings)
+    text, theme = given_text(args.text, settings), permitted(args.theme, home, settings)
     if not text.strip():
         raise BadArgument("the message is empty; give what a person would write")
     with warm(settings, home, console) as runtime:

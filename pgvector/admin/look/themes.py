@@ -21,7 +21,7 @@ from ...store.schema.verification import verify
 from ...store.statistics import ThemeSample, ThemeTotals
 from ...text.sanitize import safe_line
 from ..console import Cell, Console, local_time, rows_table
-from ..database import connection, theme_named
+from ..database import connection, own_theme, theme_named
 from ..overview import COUNT_S_MAX
 
 NAME_CHARS_MAX = 128
@@ -91,7 +91,8 @@ def _row(theme: dict[str, Any], own: str) -> dict[str, Cell]:
 def sessions(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Print the sessions of a theme, the newest first, with the titles that this home's host has. Returns 0."""
     with console.busy("counting"), connection(home, COUNT_S_MAX) as reading:
-        theme = theme_named(reading, args.theme, load(home))
+        settings = load(home)
+        theme = theme_named(reading, args.theme or own_theme(home, settings), settings)
         found = sessions_of(reading, theme, args.limit + 1, args.offset)
     shown = found[: args.limit]
     titles = state_db.titles(home, [session.session_id for session in shown])

@@ -24,8 +24,8 @@ from ...store.queries import Kind
 from ...store.schema.verification import SchemaState
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
-from ...text.theme_names import DEFAULT_THEME, reserved
-from ..database import theme_named
+from ...text.theme_names import reserved
+from ..database import own_theme, theme_named
 from ..embedder import PROBE, PROBE_S_MAX, mismatch
 from ..overview import EARLIER, STOPPED
 
@@ -81,8 +81,8 @@ class Reader:
         return self.persons or not reserved(theme)
 
     def theme(self, reading: Connection, name: str) -> str:
-        """The stored theme of a name; `default` for none. Raises BadArgument when the page may not show it."""
-        theme = theme_named(reading, clean(name) or DEFAULT_THEME, self.settings)
+        """The stored theme of a name; for none that of the home. Raises BadArgument when the page may not show it."""
+        theme = theme_named(reading, clean(name) or own_theme(self.home, self.settings), self.settings)
         if not self.shows(theme):
             raise BadArgument("this theme is of a person or a chat room; serve --persons shows those")
         return theme

@@ -83,7 +83,7 @@ class Agent:
         key = f"agent:main:telegram:dm:{chat}"
         self.call(
             "initialize", session, hermes_home=str(self.home), platform="telegram", gateway_session_key=key,
-            agent_identity="custom", chat_id=chat, agent_context="primary",
+            agent_identity="default", chat_id=chat, agent_context="primary",
         )  # fmt: skip
         assert self.call("flush")
         return str(self.call("theme"))
@@ -245,7 +245,7 @@ def test_of_an_erased_person_no_byte_is_left_but_in_what_the_receipt_names(
     assert sql(database, "select count(*) from conversation_pieces where agent_identity = %s", theme) != [(0,)]
 
     # The role of agents may not erase.
-    chosen = ("--person", "--profile", "custom", "--yes", "--json", *administrator(database, agents_database))
+    chosen = ("--person", "--profile", "default", "--yes", "--json", *administrator(database, agents_database))
     done = run(*chosen, typed=f"telegram {CHAT}\n\n")
 
     assert done.code == 3, done.shown

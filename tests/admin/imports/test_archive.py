@@ -484,7 +484,7 @@ def test_plain_lines_come_in_and_the_wrong_ones_are_named(
     assert done.code == 1
     assert [wrong["line"] for wrong in done.document["wrong"]] == [5, 6, 7, 8, 9, 10]
     assert run(database, "select agent_identity, target, content, tags from memory_entries order by id") == [
-        ("custom", "memory", "The office is in Bern.", ["office"]),
+        ("default", "memory", "The office is in Bern.", ["office"]),
         ("ops", "user", "Speaks French.", None),
     ]
     assert run(database, "select role, content, ts::date::text, search is null from conversations order by ts") == [

@@ -86,6 +86,25 @@ def test_a_gateway_stores_what_a_profile_says_in_the_database_of_that_profile(
     assert rows.said("work") == Rows(of_work).said("default") == []
 
 
+def test_commands_that_name_no_theme_use_that_of_the_agents_of_their_home(hermes: Hermes, rows: Rows) -> None:
+    work = hermes.named("work")
+    work.ask(PROMPT)
+    assert {turn.theme for turn in rows.turns()} == {"work"}
+
+    def command(*arguments: str) -> str:
+        done = work.run(*arguments, program="hermes-pgvector")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert PROMPT in command("search", "on which port does the staging database listen?")
+    assert "theme work" in command("add", "Staging has been moved to port 5434.", "--sync")
+    assert rows.entries(theme="work") == ["Staging has been moved to port 5434."]
+    assert "of theme work" in command("preview", "On which port is staging?")
+    assert json.loads(command("sessions", "--json"))["theme"] == "work"
+    assert "of theme work" in command("facts", "write", "C[db.id]: UUID")
+    assert "C[db.id]: UUID" in command("facts", "export")
+
+
 @pytest.mark.slow
 def test_a_named_profile_has_a_memory_of_its_own(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     fact = "The staging database listens on port 5433."
