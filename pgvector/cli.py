@@ -25,7 +25,7 @@ from pkgutil import resolve_name
 
 from .admin.commands import add_commands
 from .errors import BadArgument, PgvectorError, explained
-from .hosts.environment import hermes_home
+from .hosts.environment import hermes_home, shell_home
 from .hosts.installation import pip_install
 from .version import __version__
 
@@ -55,6 +55,8 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def pgvector_command(args: argparse.Namespace) -> None:
     """Run what the host parsed. Raises SystemExit for a failure: one host ignores what a handler returns."""
+    # The host has chosen the profile already.
+    args.pgvector_home = args.pgvector_home or str(hermes_home())
     code = run(args)
     if code != SUCCESS:
         raise SystemExit(code)
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     try:
-        home = Path(args.pgvector_home or hermes_home()).expanduser().resolve()
+        home = Path(args.pgvector_home or _home_of_shell()).expanduser().resolve()
         there = next(path for path in (home, *home.parents) if path.exists())
         if not there.is_dir():
             raise BadArgument(f"{there} is not a folder")
@@ -150,6 +152,14 @@ def _set_up_log() -> bool:
     if debug:
         log.setLevel(logging.DEBUG)
     return debug
+
+
+def _home_of_shell() -> Path:
+    """The home that `hermes` would use; a person at a terminal is told of a profile that no variable names."""
+    home, profile = shell_home(os.environ)
+    if profile and sys.stderr.isatty():
+        print(f"profile {profile} is in use: {home}", file=sys.stderr)
+    return home
 
 
 def _load_environment(home: Path) -> None:

@@ -8,11 +8,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import tzinfo
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from ..errors import SettingsError
+
+# A host whose process has one of them does not follow `hermes profile use`, nor do the commands that its agents type.
+_SUPERVISED = ("HERMES_SUPERVISED_CHILD", "HERMES_S6_SUPERVISED_CHILD", "HERMES_GATEWAY_EXTERNAL_SUPERVISOR")
 # Hosts take no other name of a profile.
 _PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -36,6 +41,44 @@ def hermes_home() -> Path:
     if constants is None:
         return process_home(os.environ)
     return Path(constants.get_hermes_home())
+
+
+def shell_home(environ: Mapping[str, str]) -> tuple[Path, str]:
+    """The HERMES_HOME that the command `hermes` uses, and the profile of `hermes profile use` that made it so, if any.
+
+    Raises SettingsError when that profile has no folder.
+    """
+    home, root = _home_and_root(environ)
+    if home.parent.name == "profiles" or any(environ.get(name) for name in _SUPERVISED):
+        return home, ""
+    name = _active_profile(root)
+    if name in ("", "default"):
+        return home, ""
+    found = root / "profiles" / name
+    if not _PROFILE.fullmatch(name) or not found.is_dir():
+        raise SettingsError(
+            f"the profile {name[:64]!r}, which {root / 'active_profile'} names, does not exist; "
+            "run: hermes profile use default; or name another home with --home"
+        )
+    return found, name
+
+
+def _home_and_root(environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """The HERMES_HOME of the process, and the folder above the profiles."""
+    constants: Any = host_module("hermes_constants")
+    with suppress(RuntimeError):  # the user has no home folder
+        if constants is not None:
+            return Path(constants.get_process_hermes_home()), Path(constants.get_default_hermes_root())
+        home, usual = process_home(environ), Path.home() / ".hermes"
+        return home, usual if home.resolve().is_relative_to(usual.resolve()) else home
+    return process_home(environ), process_home(environ)
+
+
+def _active_profile(root: Path) -> str:
+    try:
+        return (root / "active_profile").read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""  # as hosts do
 
 
 def process_home(environ: Mapping[str, str]) -> Path:
