@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ..errors import PgvectorError, SchemaNotApplied, StandbyBehind, explained
+from ..errors import ClientTooOld, PgvectorError, SchemaNotApplied, StandbyBehind, explained
 from ..settings import Settings
 from . import statistics
 from .connection.database import Connection, Database
@@ -56,7 +56,7 @@ def probe(dsn: str, timeout_s: float) -> Found:
     """Connect within about `timeout_s` seconds and read the state of the database; changes nothing.
 
     Raises SettingsError for a bad DSN or a database in which the memory cannot be made, PasswordWanted,
-    DatabaseUnavailable, and SchemaNotApplied when the role may not even read the catalogs.
+    DatabaseUnavailable, ClientTooOld, and SchemaNotApplied when the role may not even read the catalogs.
     """
     check_dsn(dsn, "the address")
     started = time.monotonic()
@@ -104,6 +104,8 @@ def _schema(connection: Connection, *, readable: bool) -> tuple[verification.Sch
     """The schema, or else the missing migrations and why this role cannot apply them."""
     try:
         return verification.verify(connection), (), ""
+    except ClientTooOld:
+        raise
     except SchemaNotApplied:
         if not readable and fetch(connection, "SELECT to_regclass('hermes_pgvector_migrations')")[0]:
             return None, (), "the role may not read the existing tables"

@@ -222,6 +222,19 @@ def test_tables_of_another_project_are_named_before_anything_is_asked(
         assert connection.execute("SELECT to_regclass('hermes_pgvector_migrations')").fetchone() == (None,)
 
 
+def test_a_database_of_a_newer_release_is_refused_and_nothing_is_made_or_saved(home: Path, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE hermes_pgvector_settings SET value = '900' WHERE name = 'oldest_client'")
+    refused = setup(home, "--yes", "--dsn", database)
+    assert (refused.code, "tables are created" in refused.err) == (1, False)
+    asked = setup(home, answers=lines("2", database))
+    assert (asked.code, "Create them?" in asked.err) == (130, False)
+    for done in (refused, asked):
+        assert "upgrade this release" in done.err
+        assert "schema 900 or a newer one" in done.err
+    assert list(home.iterdir()) == []
+
+
 def test_the_end_of_the_input_leaves_everything_as_it_was(home: Path, database: str) -> None:
     for answers in ("", lines("2"), lines("2", database), lines("2", database, "3")):
         done = setup(home, answers=answers)
