@@ -134,7 +134,7 @@ def _say_next(console: Console, memory: Memory, old: str) -> None:
     named = [
         key
         for key in ("allowed_themes", "theme_aliases", "also_recall", "also_write", "cross_theme_recall")
-        if old in str(getattr(memory.settings, key))
+        if repr(old) in str(getattr(memory.settings, key))
     ]
     if named:
         console.say(f"settings of this home name the old theme: {', '.join(named)}")

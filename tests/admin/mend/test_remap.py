@@ -98,6 +98,16 @@ def test_rows_move_and_later_events_of_every_kind_follow(
     assert command("list", "--theme", "old", "--json").document["rows"][0]["theme"] == "new-name"
 
 
+def test_settings_are_named_that_have_the_old_name_and_not_a_part_of_it(
+    command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["devops", "on"]')
+    monkeypatch.setenv("HERMES_PGVECTOR_CROSS_THEME_RECALL", "all")
+    monkeypatch.setenv("HERMES_PGVECTOR_ALSO_RECALL", '{"devops": ["ops"]}')
+    assert "name the old theme: also_recall\n" in command("remap", "ops", "operations", "--yes").err
+    assert "name the old theme" not in command("remap", "all", "everything", "--yes").err
+
+
 def test_a_theme_joins_another_and_an_entry_of_both_is_kept_once_with_history(
     command: Callable[..., Outcome], database: str, tmp_path: Path
 ) -> None:
