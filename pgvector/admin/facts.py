@@ -100,13 +100,14 @@ def write(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Write a fact. Returns 0. Raises BadArgument, which shows the right notation, and DatabaseUnavailable."""
     with _ready(home, console, args) as (runtime, caller):
         answer = tools.write(runtime, {"content": args.content, "scope": args.scope}, caller)
+        problem = runtime.writer.health.problem
     console.data(answer)
     number = f" {answer['id']}" if "id" in answer else ""
     console.show(f"{answer['status']}: fact{number} of theme {answer['theme']}: {answer['fact']}")
     for old in answer.get("superseded", []):
         console.show(f"in place of fact {old['id']}: {old['fact']}")
     if "note" in answer:
-        console.say(answer["note"])
+        console.say(f"it is in the outbox, and stored later: {problem}" if problem else answer["note"])
     return 0
 
 

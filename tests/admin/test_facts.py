@@ -8,10 +8,13 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
 from manuals import blocks, commands
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 
 @pytest.fixture
@@ -141,3 +144,20 @@ def test_the_manual_leads_from_the_first_fact_to_the_purge(
     assert "superseded" in every
     assert export.splitlines() == ["V[srv.prod]: api.example.com:3005", "C[db.id]: UUID version 7, never autoincrement"]
     assert "1 fact of theme default deleted" in purge
+
+
+def test_a_fact_that_waits_is_told_why(
+    facts: Callable[..., Outcome], database: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}").format(sql.Identifier(role)))
+    try:
+        monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=role))
+        monkeypatch.setenv("HERMES_PGVECTOR_SHUTDOWN_DRAIN_S", "0.1")
+        monkeypatch.setenv("HERMES_PGVECTOR_WRITE_WAIT_S", "5")
+        written = facts("write", "V[port]: 3005")
+        assert (written.code, written.out) == (0, "accepted, pending: fact of theme default: V[port]: 3005\n")
+        assert "it is in the outbox, and stored later: the role may not do this (permission denied" in written.err
+    finally:
+        with psycopg.connect(database, autocommit=True) as owner:
+            owner.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
