@@ -24,7 +24,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from .admin.commands import add_commands
-from .errors import BadArgument, PgvectorError, explained
+from .errors import BadArgument, DatabaseUnavailable, PgvectorError, explained
 from .hosts.environment import hermes_home, shell_home
 from .hosts.installation import pip_install
 from .version import __version__
@@ -100,7 +100,9 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:
-        return _failed(error, explained(error), debug)
+        # `doctor` looks at the database of the home, not at that of `--dsn`.
+        unanswered = isinstance(error, DatabaseUnavailable) and not getattr(args, "dsn", "")
+        return _failed(error, explained(error) + "; for more: hermes-pgvector doctor" * unanswered, debug)
 
 
 @contextmanager

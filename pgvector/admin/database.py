@@ -105,8 +105,7 @@ def wait_ready(runtime: Runtime) -> None:
     while not runtime.wait_ready(0.1):
         problem = runtime.writer.health.problem
         if problem or time.monotonic() > deadline:
-            what = problem or f"the memory is not ready after {READY_S_MAX:g} s"
-            raise DatabaseUnavailable(f"{what}; for more: hermes-pgvector doctor")
+            raise DatabaseUnavailable(problem or f"the memory is not ready after {READY_S_MAX:g} s")
 
 
 def administrators_dsn(

@@ -144,6 +144,15 @@ def test_migrate_tells_the_version_of_a_database_that_is_newer_than_this_release
     assert run("migrate", "--json").document["version"] == newer
 
 
+def test_an_administrators_command_names_the_primary_on_a_standby(run: Callable[..., Outcome], database: str) -> None:
+    read_only = make_conninfo(database, options="-c default_transaction_read_only=on")
+    for command in (("migrate",), ("erase", "--vacuum", "--yes")):
+        refused = run(*command, "--dsn", read_only)
+        assert (refused.code, refused.out) == (1, "")
+        assert "in a read-only transaction, as all of a standby; run it on the primary: --dsn" in refused.err
+        assert refused.err.count("\n") == 1
+
+
 def test_migrate_takes_the_dimensions_of_the_embedder_unless_given(
     run: Callable[..., Outcome], endpoint: PickyEndpoint, make_database: Callable[..., str]
 ) -> None:

@@ -76,6 +76,10 @@ def admin_connection(dsn: str) -> Iterator[Connection]:
         raise SchemaNotApplied(
             f"Postgres refused: {first_line(error)}; run it as an administrator: --dsn {ADMINISTRATOR}"
         ) from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise DatabaseUnavailable(
+            f"Postgres refused: {first_line(error)}, as all of a standby; run it on the primary: --dsn {ADMINISTRATOR}"
+        ) from error
     except psycopg.Error as error:
         raise SchemaNotApplied(f"Postgres refused: {first_line(error)}") from error
 
