@@ -158,7 +158,7 @@ def _set_up_log() -> bool:
 
 def _home_of_shell() -> Path:
     """The home that `hermes` would use; a person at a terminal is told of a profile that no variable names."""
-    home, profile = shell_home(os.environ)
+    home, profile = shell_home()
     if profile and sys.stderr.isatty():
         print(f"profile {profile} is in use: {home}", file=sys.stderr)
     return home

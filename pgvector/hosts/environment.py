@@ -43,35 +43,50 @@ def hermes_home() -> Path:
     return Path(constants.get_hermes_home())
 
 
-def shell_home(environ: Mapping[str, str]) -> tuple[Path, str]:
+def shell_home() -> tuple[Path, str]:
     """The HERMES_HOME that the command `hermes` uses, and the profile of `hermes profile use` that made it so, if any.
 
     Raises SettingsError when that profile has no folder.
     """
-    home, root = _home_and_root(environ)
-    if home.parent.name == "profiles" or any(environ.get(name) for name in _SUPERVISED):
+    home, root = _home_and_root()
+    if home.parent.name == "profiles" or any(os.environ.get(name) for name in _SUPERVISED):
         return home, ""
+    found = _in_use(root)
+    return (home, "") if found == root else (found, found.name)
+
+
+def leads_to(home: Path) -> bool:
+    """Whether a command that names no home uses this one, in the shell that this process was started from."""
+    with suppress(SettingsError):
+        # The host has set HERMES_HOME, perhaps by its option -p.
+        hosted = "hermes_cli.main" in sys.modules
+        return home == (_in_use(_home_and_root()[1]) if hosted else shell_home()[0]).expanduser().resolve()
+    return False
+
+
+def _home_and_root() -> tuple[Path, Path]:
+    """The HERMES_HOME of the process, and the folder above the profiles."""
+    constants: Any = host_module("hermes_constants")
+    with suppress(RuntimeError):  # the user has no home folder
+        if constants is not None:
+            return Path(constants.get_process_hermes_home()), Path(constants.get_default_hermes_root())
+        home, usual = process_home(os.environ), Path.home() / ".hermes"
+        return home, usual if home.resolve().is_relative_to(usual.resolve()) else home
+    return process_home(os.environ), process_home(os.environ)
+
+
+def _in_use(root: Path) -> Path:
+    """The home of the profile that is in use: the folder above the profiles for the default one."""
     name = _active_profile(root)
     if name in ("", "default"):
-        return home, ""
+        return root
     found = root / "profiles" / name
     if not _PROFILE.fullmatch(name) or not found.is_dir():
         raise SettingsError(
             f"the profile {name[:64]!r}, which {root / 'active_profile'} names, does not exist; "
             "run: hermes profile use default; or name another home with --home"
         )
-    return found, name
-
-
-def _home_and_root(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """The HERMES_HOME of the process, and the folder above the profiles."""
-    constants: Any = host_module("hermes_constants")
-    with suppress(RuntimeError):  # the user has no home folder
-        if constants is not None:
-            return Path(constants.get_process_hermes_home()), Path(constants.get_default_hermes_root())
-        home, usual = process_home(environ), Path.home() / ".hermes"
-        return home, usual if home.resolve().is_relative_to(usual.resolve()) else home
-    return process_home(environ), process_home(environ)
+    return found
 
 
 def _active_profile(root: Path) -> str:

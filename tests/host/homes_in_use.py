@@ -18,7 +18,7 @@ from hermes_memory_pgvector.hosts.environment import shell_home
 
 def ours():
     try:
-        return str(shell_home(os.environ)[0])
+        return str(shell_home()[0])
     except SettingsError:
         return None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from commandline import hermes_pgvector
 from hostrig.hermes import Hermes
 from hostrig.model import ModelEndpoint
 
@@ -87,6 +88,41 @@ def test_the_steps_of_the_readme_set_up_the_profile_that_is_in_use(
     assert yaml.safe_load((hermes.home / "config.yaml").read_text()).get("memory", {}).get("provider") != "pgvector"
 
 
+def test_the_remedies_for_a_profile_can_be_typed_in_the_shell_of_another(
+    host: Host, model: ModelEndpoint, outdoors: Path
+) -> None:
+    settings = {"no_setting": 1, "dsn": "host=127.0.0.1 port=9"}
+    hermes = Hermes(host.name, host.python, outdoors / "user", model, settings).set_up()
+    work = hermes.named("work")
+    remedy = "settings list --all"
+    of_work = f"hermes-pgvector --home {work.home} {remedy}"
+    assert of_work in hermes.run("-p", "work", "pgvector", "doctor", COLUMNS="500", **IMPORTED_FROM).stdout
+    assert f": hermes-pgvector {remedy}" in hermes.run("pgvector", "doctor", COLUMNS="500", **IMPORTED_FROM).stdout
+    assert hermes.run("profile", "use", "work").returncode == 0
+    assert f": hermes-pgvector {remedy}" in hermes.run("pgvector", "doctor", COLUMNS="500", **IMPORTED_FROM).stdout
+    shown = hermes.run("-p", "default", "pgvector", "doctor", COLUMNS="500", **IMPORTED_FROM).stdout
+    assert f"hermes-pgvector --home {hermes.home} {remedy}" in shown
+
+
+def test_the_remedies_name_the_home_where_a_command_without_it_would_use_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "host=127.0.0.1 port=9")
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("COLUMNS", "500")
+    for home in (tmp_path / "own", tmp_path / "a home"):
+        home.mkdir()
+    own = hermes_pgvector("doctor").out
+    assert "→ hermes-pgvector install\n" in own
+    assert "→ hermes config set memory.provider pgvector\n" in own
+    other = hermes_pgvector("doctor", "--home", str(tmp_path / "a home")).out
+    named = f"→ hermes-pgvector --home '{tmp_path}/a home'"
+    assert f"{named} install\n" in other
+    assert f"{named} settings on\n" in other
+    watched = hermes_pgvector("watch", "--home", str(tmp_path / "a home")).err
+    assert f"to do: {named.removeprefix('→ ')} settings on\n" in watched
+
+
 def test_a_person_at_a_terminal_is_told_of_the_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,10 +141,12 @@ def test_a_user_without_a_home_folder_has_the_home_that_is_named(
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", missing)
-    assert environment.shell_home({"HERMES_HOME": str(tmp_path)}) == (tmp_path, "")
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    assert environment.shell_home() == (tmp_path, "")
 
 
-def test_a_profile_that_is_in_use_and_gone_is_named(tmp_path: Path) -> None:
+def test_a_profile_that_is_in_use_and_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "\x1b[31mgone")
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     with pytest.raises(SettingsError, match=r"the profile '\\x1b\[31mgone', which .* run: hermes profile use default"):
-        environment.shell_home({"HERMES_HOME": str(tmp_path)})
+        environment.shell_home()

@@ -16,6 +16,7 @@ from ...session.person_key import PersonKey
 from ...settings import load
 from .. import standby
 from ..check import Check, Verdict
+from ..configuration import typed
 from ..console import Console, counted
 from ..overview import overview
 from . import database, files, installation, server, sessions, themes
@@ -34,13 +35,13 @@ def doctor(home: Path, console: Console, args: argparse.Namespace) -> int:
     problems = sum(check.verdict == "problem" for check in found)
     warnings = sum(check.verdict == "warning" for check in found)
     console.data({"ok": not problems, "checks": [asdict(check) for check in found]})
-    console.show(_table(found))
+    console.show(_table(found, home))
     if problems or warnings:
         console.say(f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}")
     return 1 if problems else 0
 
 
-def _table(found: list[Check]) -> Table:
+def _table(found: list[Check], home: Path) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column()
     table.add_column(overflow="fold")
@@ -48,7 +49,7 @@ def _table(found: list[Check]) -> Table:
         mark, colour = _MARKS[check.verdict]
         table.add_row(Text(mark, style=colour), Text(f"{check.name}: {check.found}"))
         if check.remedy:
-            table.add_row("", Text.assemble(("→ ", colour), check.remedy))
+            table.add_row("", Text.assemble(("→ ", colour), typed(check.remedy, home)))
     return table
 
 
