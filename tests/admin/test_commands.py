@@ -153,6 +153,15 @@ def test_an_administrators_command_names_the_primary_on_a_standby(run: Callable[
         assert refused.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["tune", "erase --vacuum --yes", "grants list", "reembed --model other --yes"])
+def test_an_administrators_command_names_migrate_in_a_database_without_tables(
+    run: Callable[..., Outcome], empty_database: str, command: str
+) -> None:
+    refused = run(*command.split(), "--dsn", empty_database)
+    assert (refused.code, refused.out) == (1, "")
+    assert "has no memory schema on its search_path; run: hermes-pgvector migrate --dsn" in refused.err
+
+
 def test_migrate_takes_the_dimensions_of_the_embedder_unless_given(
     run: Callable[..., Outcome], endpoint: PickyEndpoint, make_database: Callable[..., str]
 ) -> None:

@@ -27,6 +27,7 @@ from ...store.erasure.selection import Group, Run, Selection
 from ...store.person_links import held, themes_of
 from ...store.queries import Kind
 from ...store.schema.preflight import ADMINISTRATOR, admin_connection
+from ...store.schema.verification import verify
 from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ..accounts import asked
@@ -218,6 +219,7 @@ def _clear_server(home: Path, console: Console, args: argparse.Namespace, settin
     """Clear planner statistics, and on confirmation the files of the tables; returns what the server still holds."""
     dsn, _ = administrators_dsn(settings, home, console, args.dsn)
     with admin_connection(dsn) as admin:
+        verify(admin)
         server = traces.look(admin)
         with console.busy("computing planner statistics"):
             traces.clear_statistics(admin, delete=server.statistics)
