@@ -59,7 +59,7 @@ def add(commands: Commands, name: str, text: str, job: str) -> Parser:
 
 def add_common(parser: Parser) -> None:
     """Add `--home` and `--json`. They have no default, which would replace what stands before the command's name."""
-    text = "the home to use (default: $HERMES_HOME, else ~/.hermes)"
+    text = "the home to use (default: that of hermes: $HERMES_HOME or ~/.hermes, or the profile in use)"
     parser.add_argument("--home", action=Filled, dest="pgvector_home", metavar="DIR", default=SUPPRESS, help=text)
     text = "print one JSON document on stdout"
     parser.add_argument("--json", dest="pgvector_json", action="store_true", default=SUPPRESS, help=text)
@@ -68,7 +68,7 @@ def add_common(parser: Parser) -> None:
 def add_administrator(parser: Parser) -> None:
     """Add `--dsn`, the connection string of an administrator."""
     text = "the administrator's connection string (default: HERMES_PGVECTOR_ADMIN_DSN, else that of the settings)"
-    parser.add_argument("--dsn", default="", help=text)
+    parser.add_argument("--dsn", action=Filled, default="", help=text)
 
 
 def number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -75,17 +75,18 @@ def _add_installation(commands: Commands) -> None:
     setup = add(commands, "setup", text, "setup.wizard:setup")
     where = setup.add_mutually_exclusive_group()
     where.add_argument("--embedded", action="store_true", help="use the embedded Postgres")
-    where.add_argument("--dsn", help="use this Postgres; put a password into HERMES_PGVECTOR_DSN or ~/.pgpass instead")
+    text = "use this Postgres; put a password into HERMES_PGVECTOR_DSN or ~/.pgpass instead"
+    where.add_argument("--dsn", action=Filled, help=text)
     setup.add_argument("--embed-url", metavar="URL", help="the embedding endpoint; empty: the bundled model")
     setup.add_argument("--embed-model", metavar="NAME", help="the name of the model")
     setup.add_argument("--yes", action="store_true", help="ask no questions; settings that are not given are kept")
     text = "create or upgrade the tables, as the database's administrator"
     migrate = add(commands, "migrate", text, "migration:migrate")
     add_administrator(migrate)
-    migrate.add_argument("--runtime-role", metavar="NAME", help="let this role read and write rows, and nothing else")
-    migrate.add_argument(
-        "--reader-role", metavar="NAME", help="let this role read rows, and nothing else, as for serve"
-    )
+    text = "let this role read and write rows, and nothing else"
+    migrate.add_argument("--runtime-role", action=Filled, metavar="NAME", help=text)
+    text = "let this role read rows, and nothing else, as for serve"
+    migrate.add_argument("--reader-role", action=Filled, metavar="NAME", help=text)
     text = "distribute the tables over the nodes of a Citus cluster; --dsn is that of its coordinator"
     migrate.add_argument("--citus", action="store_true", help=text)
     text = "have Postgres keep the themes of logins apart by their grants, or stop that"
@@ -133,7 +134,7 @@ def _add_watch(commands: Commands) -> None:
     text = "events may wait in a spool for N minutes (default 10)"
     watch.add_argument("--wait", type=number(1, 10_080), default=10, metavar="N", help=text)
     text = "write the result to FILE in the text format of Prometheus; without FILE to stdout"
-    watch.add_argument("--metrics", nargs="?", const="-", metavar="FILE", help=text)
+    watch.add_argument("--metrics", action=Filled, nargs="?", const="-", metavar="FILE", help=text)
     host = watch.add_mutually_exclusive_group()
     text = "the `hermes` command of the host (default: the one on the PATH)"
     host.add_argument("--hermes", default="", metavar="PATH", help=text)
@@ -147,7 +148,7 @@ def _add_spool(commands: Commands) -> None:
     show = add(actions, "show", "print one dead letter with all its texts", "spool:show")
     show.add_argument("id", metavar="ID", help="its id, or the start of it")
     retry = add(actions, "retry", "try to store dead letters again", "spool:retry")
-    retry.add_argument("--theme", default="", metavar="T", help="store them under this theme")
+    retry.add_argument("--theme", action=Filled, default="", metavar="T", help="store them under this theme")
     drop = add(actions, "drop", "delete dead letters, after showing them", "spool:drop")
     drop.add_argument("--yes", action="store_true", help="ask no question")
     flush = add(actions, "flush", "store the events that ended processes left in their spools", "spool:flush")

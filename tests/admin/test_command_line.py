@@ -216,6 +216,17 @@ def test_what_only_the_command_can_refuse_exits_with_2_too(home: Path, arguments
         (["add", "a text", "--theme", "ops"], "--expires"),
         (["erase", "--theme", "ops", "--yes"], "--home"),
         (["status"], "--home"),
+        (["setup", "--yes"], "--dsn"),
+        (["migrate"], "--dsn"),
+        (["migrate"], "--runtime-role"),
+        (["migrate"], "--reader-role"),
+        (["erase", "1", "--yes"], "--dsn"),
+        (["settings", "copy", "--yes"], "--to"),
+        (["spool", "retry", "--all"], "--theme"),
+        (["quarantine", "drop", "1", "--yes"], "--theme"),
+        (["quarantine", "list"], "--theme"),
+        (["metrics"], "--textfile"),
+        (["watch"], "--metrics"),
     ],
 )
 def test_an_empty_variable_of_a_script_is_no_condition_less(home: Path, command: list[str], option: str) -> None:

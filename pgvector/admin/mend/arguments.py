@@ -46,7 +46,7 @@ def add_quarantine(commands: Commands) -> None:
     actions = quarantine.add_subparsers(dest="action", metavar="ACTION")
     text = "list the rows that look like an attack, which are held back from recalls, with the reasons"
     listing = add(actions, "list", text, "mend.quarantine:show_all")
-    listing.add_argument("--theme", action="append", default=[], metavar="T", help=THEMES_HELP)
+    listing.add_argument("--theme", action=Filled, default=[], metavar="T", help=THEMES_HELP)
     listing.add_argument("--released", action="store_true", help="list the released rows instead")
     text = "list at most N rows, and count the others (default 50)"
     listing.add_argument("--limit", type=number(1, GROUPS_MAX), default=50, metavar="N", help=text)
@@ -57,7 +57,7 @@ def add_quarantine(commands: Commands) -> None:
         action.add_argument("id", type=number(1, BIGINT_MAX), metavar="ID", help="its id, as the list shows it")
         action.add_argument("--turn", action="store_true", help="the id is that of a turn")
         text = "its theme (default: that of the only row with the id)"
-        action.add_argument("--theme", default="", metavar="T", help=text)
+        action.add_argument("--theme", action=Filled, default="", metavar="T", help=text)
     add_administrator(drop)
     drop.add_argument("--yes", action="store_true", help="ask no question")
     drop.set_defaults(fact=False, text="", session="", person=False, list=False, vacuum=False)

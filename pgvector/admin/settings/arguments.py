@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import Commands, add
+from ..command_parser import Commands, Filled, add
 
 
 def add_commands(commands: Commands) -> None:
@@ -20,7 +20,7 @@ def add_commands(commands: Commands) -> None:
     copy = add(actions, "copy", "copy what is set for this home to other profiles", "settings.copy:copy")
     copy.add_argument("keys", nargs="*", metavar="KEY", help="only these settings (default: all that are set)")
     text = "a profile, or the folder of a home; give it again for others"
-    copy.add_argument("--to", action="append", required=True, metavar="PROFILE", help=text)
+    copy.add_argument("--to", action=Filled, default=[], required=True, metavar="PROFILE", help=text)
     copy.add_argument("--yes", action="store_true", help="ask no question")
     add(actions, "on", "make hermes use this memory in this home", "settings.provider:turn_on")
     add(actions, "off", "make hermes use its own memory only; nothing is deleted", "settings.provider:turn_off")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import Commands, add, number
+from ..command_parser import Commands, Filled, add, number
 
 
 def add_commands(commands: Commands) -> None:
@@ -17,4 +17,4 @@ def add_commands(commands: Commands) -> None:
     serve.add_argument("--persons", action="store_true", help=text)
     metrics = add(commands, "metrics", "print the metrics in the text format of Prometheus", "web.command:metrics")
     text = "replace this file by them, for node_exporter, and print nothing"
-    metrics.add_argument("--textfile", default="", metavar="PATH", help=text)
+    metrics.add_argument("--textfile", action=Filled, default="", metavar="PATH", help=text)
