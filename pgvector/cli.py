@@ -24,7 +24,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from .admin.commands import add_commands
-from .errors import BadArgument, DatabaseUnavailable, PgvectorError, explained
+from .errors import BadArgument, DatabaseUnavailable, PgvectorError, SettingsError, explained
+from .hosts.config import env_values
 from .hosts.environment import hermes_home, shell_home
 from .hosts.installation import pip_install
 from .version import __version__
@@ -165,8 +166,10 @@ def _home_of_shell() -> Path:
 
 
 def _load_environment(home: Path) -> None:
-    """Add the variables of the home's `.env` that the environment lacks, as the hosts do."""
-    if (home / ".env").is_file():
-        from dotenv import load_dotenv
-
-        load_dotenv(home / ".env", interpolate=False)
+    """Add the variables of the home's `.env` that the environment lacks. Raises SettingsError."""
+    for name, value in env_values(home).items():
+        if value is not None and name not in os.environ:
+            try:
+                os.environ[name] = value
+            except ValueError as error:
+                raise SettingsError(f"{home / '.env'} cannot be used ({error}): correct the line of {name!r}") from None

@@ -296,6 +296,17 @@ def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(tmp_path: P
     assert "20" in outcome.err
 
 
+@pytest.mark.parametrize("content", [b"HERMES_PGVECTOR_DSN=caf\xe9\n", b"HERMES_PGVECTOR_DSN=ca\0fe\n"])
+@pytest.mark.parametrize("command", ["status", "doctor", "watch", "mcp token list"])
+def test_an_env_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: bytes, command: str) -> None:
+    (tmp_path / ".env").write_bytes(content)
+    outcome = in_a_process(*command.split(), "--home", str(tmp_path))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert outcome.err.startswith(f"hermes-pgvector: {tmp_path}/.env cannot be ")
+    assert "correct the " in outcome.err
+    assert "caf" not in outcome.err
+
+
 def test_the_environment_file_of_the_home_counts_for_every_variable(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"HERMES_PGVECTOR_ADMIN_DSN={DEAD_DSN}\n")
     outcome = in_a_process("migrate", "--home", str(tmp_path))
