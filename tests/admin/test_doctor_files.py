@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.admin.doctor.files import local_files, names_of_settings
+from hermes_memory_pgvector.admin.doctor.files import exported_otherwise, local_files, names_of_settings
 from hermes_memory_pgvector.files import LastingMarks
 from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.settings import Settings
@@ -42,3 +42,15 @@ def test_a_mistyped_name_of_a_setting_is_named(tmp_path: Path, monkeypatch: pyte
         assert name in told
     assert "HERMES_PGVECTOR_OFF_RECORDS in the environment or .env (did you mean off_record?)" in told
     assert "billing" not in told
+
+
+def test_a_variable_that_hosts_take_from_the_env_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_DSN=host=a password=hunter2\nHERMES_PGVECTOR_TOOLS=all\nOTHER=1\n")
+    monkeypatch.setenv("HERMES_PGVECTOR_TOOLS", "all")
+    monkeypatch.setenv("OTHER", "2")
+    assert list(exported_otherwise(tmp_path)) == []
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "host=b password=hunter3")
+    (check,) = exported_otherwise(tmp_path)
+    assert (check.verdict, "of HERMES_PGVECTOR_DSN: hosts take those of .env" in check.found) == ("warning", True)
+    assert check.remedy.endswith("unset HERMES_PGVECTOR_DSN")
+    assert "hunter" not in check.found + check.remedy

@@ -153,6 +153,17 @@ def test_from_another_environment_the_memory_of_the_home_that_is_named_is_turned
     assert turn("off", root) == ["", "pgvector"]
 
 
+def test_hosts_take_the_env_file_of_a_home_and_doctor_names_what_is_exported_otherwise(fresh: Hermes) -> None:
+    assert fresh.run("settings", "on", program="hermes-pgvector").returncode == 0
+    (fresh.home / ".env").write_text("HERMES_PGVECTOR_RECALL_MODE=tools\nHERMES_PGVECTOR_DSN=host=127.0.0.1 port=9\n")
+    exported = {"HERMES_PGVECTOR_RECALL_MODE": "context"}
+    for program, arguments, mode in (("hermes", ["pgvector"], "tools"), ("hermes-pgvector", [], "context")):
+        used = fresh.run(*arguments, "settings", "get", "recall_mode", program=program, **exported)
+        assert used.stdout == f"{mode}\n"
+    told = fresh.run("doctor", program="hermes-pgvector", **exported).stdout
+    assert "unset HERMES_PGVECTOR_RECALL_MODE" in told
+
+
 @one_server
 def test_the_host_shows_what_was_set_up_and_no_password(
     host: Host, fresh: Hermes, embedder: Endpoint, database: str

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ...files import LastingMarks
-from ...hosts.config import ENV_PREFIX, config_file, environment, host_section, read_config
+from ...hosts.config import ENV_PREFIX, config_file, env_values, environment, host_section, read_config
 from ...mirror.home import Home
 from ...model import now
 from ...outbox.dead_letters import DeadLetters
@@ -50,6 +50,24 @@ def names_of_settings(home: Path, settings: Settings) -> Check:
         return Check("settings", "ok", "valid")
     found = f"{counted(len(wrong), 'name')} of no setting, ignored: {', '.join(wrong[:NAMES_SHOWN])}"
     return Check("settings", "warning", found, "correct or remove it; the names: hermes-pgvector settings list --all")
+
+
+def exported_otherwise(home: Path) -> Iterator[Check]:
+    """Variables that are exported with another value than `.env` has, which hosts prefer. Raises SettingsError."""
+    stored = env_values(home)
+    names = [
+        name
+        for name in sorted(stored)
+        if name.startswith(ENV_PREFIX) and stored[name] and os.environ.get(name, "") not in ("", stored[name])
+    ]
+    if names:
+        shown = safe_line(", ".join(names[:NAMES_SHOWN]), NAMES_SHOWN * NAME_CHARS_MAX)
+        found = (
+            f"other values are exported than .env has of {shown}: hosts take those of .env, this command the exported"
+        )
+        yield Check(
+            "environment", "warning", found, f"remove one of the two, in this shell by: unset {' '.join(names)}"
+        )
 
 
 def _near(name: str, place: str, key: str) -> str:

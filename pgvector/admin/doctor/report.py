@@ -63,6 +63,7 @@ def checks(home: Path, *, with_canary: bool) -> list[Check]:
     except SettingsError as error:
         return [*found, Check("settings", "problem", str(error), "fix it; the other checks need valid settings")]
     found += [files.names_of_settings(here.path, settings), themes.readable(settings, here.path)]
+    found += files.exported_otherwise(here.path)
     found += files.local_files(here, settings)
     found += database.database(seen, here.state)
     if seen.schema:
