@@ -24,7 +24,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from .admin.commands import add_commands
-from .errors import BadArgument, DatabaseUnavailable, PgvectorError, SettingsError, explained
+from .errors import BadArgument, DatabaseUnavailable, PgvectorError, SettingsError, cure, explained
 from .hosts.config import env_values
 from .hosts.environment import hermes_home, shell_home
 from .hosts.installation import pip_install
@@ -98,6 +98,9 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
         return 128 + came[-1]
     except BrokenPipeError:
         return PROBLEM
+    except OSError as error:
+        what = f"{error.filename or 'a file'} cannot be used: {error.strerror or type(error).__name__}"
+        return _failed(error, f"{what}; {cure(error, 'check it')}", debug)
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:

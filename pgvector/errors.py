@@ -20,6 +20,11 @@ def explained(error: Exception) -> str:
     return ": ".join((str(error), *getattr(error, "__notes__", ())))
 
 
+def cure(error: Exception, otherwise: str) -> str:
+    """What to do about a file that cannot be used: what is said `otherwise`, unless it is another user's."""
+    return "run as the user who owns it" if isinstance(error, PermissionError) else otherwise
+
+
 class SettingsError(PgvectorError):
     """A setting is wrong or missing; the message names the key, the value and what is allowed."""
 

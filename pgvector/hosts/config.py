@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import SettingsError
+from ..errors import SettingsError, cure
 from .environment import in_gateway, process_home
 
 ENV_PREFIX = "HERMES_PGVECTOR_"
@@ -39,7 +39,9 @@ def read_config(home: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{path} cannot be read: {type(error).__name__}; correct or delete the file") from None
+        raise SettingsError(
+            f"{path} cannot be read: {type(error).__name__}; {cure(error, 'correct or delete the file')}"
+        ) from None
     if not isinstance(document, dict):
         raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")
     return document
@@ -89,7 +91,9 @@ def env_values(home: Path) -> Mapping[str, str | None]:
     try:
         return dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{env_file} cannot be read: {type(error).__name__}; correct the file") from None
+        raise SettingsError(
+            f"{env_file} cannot be read: {type(error).__name__}; {cure(error, 'correct the file')}"
+        ) from None
 
 
 def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:
@@ -166,4 +170,6 @@ def host_config(home: Path) -> Any:
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise SettingsError(f"{path} cannot be read: {type(error).__name__}{where}; correct the file") from None
+        raise SettingsError(
+            f"{path} cannot be read: {type(error).__name__}{where}; {cure(error, 'correct the file')}"
+        ) from None

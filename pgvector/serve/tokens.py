@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadArgument, SettingsError
+from ..errors import BadArgument, SettingsError, cure
 from ..files import locked_folder, make_private, overwrite, read
 from ..model import now
 from ..text.times import NEVER, utc_text
@@ -59,7 +59,7 @@ class Tokens:
             return []
         except (OSError, ValueError, TypeError, KeyError) as error:
             reason = f"{self._path} cannot be read ({type(error).__name__})"
-            raise SettingsError(f"{reason}; delete it, then add the tokens again") from None
+            raise SettingsError(f"{reason}; {cure(error, 'delete it, then add the tokens again')}") from None
 
     def add(self, themes: Sequence[str], name: str, expires: str) -> tuple[Token, str]:
         """A new token and its secret, which is kept nowhere. Raises BadArgument, SettingsError and Unavailable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import os
@@ -15,7 +16,7 @@ from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -161,6 +162,39 @@ def test_a_home_below_a_file_is_one_line_and_no_traceback(tmp_path: Path, comman
     (file := tmp_path / "file").touch()
     outcome = hermes_pgvector(*command.split(), "--home", str(file / "a" / "b"))
     assert outcome == (2, "", f"hermes-pgvector: {file} is not a folder\n")
+
+
+@pytest.mark.parametrize("command", ["doctor", "status", "mcp token add --theme t", "spool drop --all --yes"])
+def test_a_file_in_the_place_of_a_folder_of_the_home_is_no_traceback(tmp_path: Path, command: str) -> None:
+    (tmp_path / "pgvector").touch()
+    outcome = in_a_process(*command.split(), "--home", str(tmp_path), HERMES_PGVECTOR_DSN=DEAD_DSN)
+    assert outcome.code in (0, 1)
+    assert "Traceback" not in outcome.err
+    if command.startswith("mcp"):
+        assert outcome.err == f"hermes-pgvector: {tmp_path}/pgvector cannot be used: File exists; check it\n"
+
+
+@pytest.mark.parametrize("name", [".env", "config.yaml", "pgvector/config.json", "pgvector/mcp_tokens.json"])
+def test_nobody_is_told_to_delete_a_file_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    real = io.open
+
+    def refused(file: object, *arguments: Any, **more: Any) -> Any:
+        if file == str(tmp_path / name) or file == tmp_path / name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return real(file, *arguments, **more)
+
+    monkeypatch.setattr("io.open", refused)
+    monkeypatch.setattr("builtins.open", refused)
+    outcome = hermes_pgvector("mcp", "token", "list", "--home", str(tmp_path))
+    if name != "pgvector/mcp_tokens.json":
+        outcome = hermes_pgvector("settings", "list", "--home", str(tmp_path))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(f"hermes-pgvector: {tmp_path / name} cannot be read")
+    assert outcome.err.endswith("; run as the user who owns it\n")
 
 
 def test_a_group_without_an_action_prints_its_actions_on_stderr() -> None:
