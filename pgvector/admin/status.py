@@ -35,7 +35,7 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     full = room.found if room.verdict == "problem" else ""
     document = {**_document(seen, settings), "disk_problem": full}
     console.data({**document, **processes.document(running, stuck_after_s)})
-    console.show(facts_table(facts(seen)))
+    console.show(facts_table([("Home", str(home)), *facts(seen)]))
     alive = [processes.row(process, stuck_after_s) for process in running if process.alive]
     for rows in (alive, [_theme(theme) for theme in found.themes]):
         if rows:

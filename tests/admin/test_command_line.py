@@ -298,6 +298,7 @@ def test_status_of_a_dead_database_says_so_and_shows_the_spool(home: Path) -> No
     assert "hunter2" not in outcome.out + outcome.err
     told = hermes_pgvector("status", "--home", str(home))
     assert "7 events" in told.out
+    assert re.match(rf"Home +{home}\n", told.out)
     assert "cannot be reached" in told.err
     spool.close()
 
