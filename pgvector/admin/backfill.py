@@ -7,6 +7,7 @@ import math
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 from rich.progress import Progress, TaskID
@@ -75,17 +76,15 @@ def backfill(home: Path, console: Console, args: argparse.Namespace) -> int:
     settings = load(home)
     if args.batch:
         settings = settings.model_copy(update={"embed_batch_max": args.batch})
-    database = Database(settings, home)
-    compatibility = EmbedderCompatibility(settings, Home(home).state, database)
-    try:
+    with (
+        closing(Database(settings, home)) as database,
+        closing(EmbedderCompatibility(settings, Home(home).state, database)) as compatibility,
+    ):
         embedder = _fitting(compatibility, database, settings.embed_timeout_s)
         job = _Job(database, embedder, settings, args.limit or sys.maxsize)
         division = Division(database, embedder, settings) if args.sentences else None
         interrupted = not _run(job, console, args.wait, division)
         left = job.missing()
-    finally:
-        compatibility.close()
-        database.close()
     _report(job, console, left, interrupted, division)
     if interrupted:
         raise KeyboardInterrupt

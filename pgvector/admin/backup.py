@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 
 from rich.filesize import decimal as size
@@ -75,13 +76,9 @@ def _present(home: Path, server: EmbeddedServer) -> Totals | None:
     """What is in the database now; None when there is none, or it has no schema."""
     if not server.paths.data.exists():
         return None
-    settings = load(home)
-    database = Database(settings, home)
     try:
         server.ensure_running()
-        with database.connection() as connection:
+        with closing(Database(load(home), home)) as database, database.connection() as connection:
             return statistics.totals(connection)
     except SchemaNotApplied:
         return None
-    finally:
-        database.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -42,14 +42,11 @@ def connection(home: Path, statement_s: float | None = None) -> Iterator[Connect
 
     With `statement_s` it is a transaction in which a statement may take so many seconds.
     """
-    database = Database(load(home), home)
-    try:
+    with closing(Database(load(home), home)) as database:
         start_server(database)
         with database.transaction(statement_timeout_s=statement_s) if statement_s else database.connection() as opened:
             database.verify(opened)
             yield opened
-    finally:
-        database.close()
 
 
 def theme_named(reading: Connection, name: str, settings: Settings) -> str:
@@ -135,13 +132,10 @@ def administrators_dsn(
 def administrators_database(settings: Settings, home: Path, console: Console, dsn: str) -> Iterator[Database]:
     """The database of a home with a verified schema, over the connection string of `administrators_dsn`."""
     target, _ = administrators_dsn(settings, home, console, dsn)
-    database = Database(settings.model_copy(update={"dsn": SecretStr(target)}), home)
-    try:
+    with closing(Database(settings.model_copy(update={"dsn": SecretStr(target)}), home)) as database:
         with database.connection() as opened:
             database.verify(opened)
         yield database
-    finally:
-        database.close()
 
 
 def apply_missing(

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -31,8 +31,7 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
     if to_stdout and console.as_json:
         raise BadArgument("--json prints a summary on stdout, so the archive needs a PATH")
     settings = load(home)
-    database = Database(settings, home, read_only=True)
-    try:
+    with closing(Database(settings, home, read_only=True)) as database:
         start_server(database)
         with database.connection() as connection:
             database.verify(connection)
@@ -46,8 +45,6 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
             manifest = reading.manifest(connection, database.verify, themes, vectors=args.vectors)
             _check_themes(manifest, themes)
             written = _write(reading.lines(connection, manifest, Writer()), manifest, out, console)
-    finally:
-        database.close()
     document = {key: manifest[key] for key in ("themes", "rows", "model", "dimensions", "vectors", "schema")}
     console.data({"path": args.path, "bytes": written, **document})
     _report(console, manifest, "stdout" if to_stdout else args.path, written)

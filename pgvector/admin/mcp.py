@@ -19,7 +19,7 @@ from ..errors import BadArgument, Refused
 from ..hosts.installation import pip_install
 from ..mirror.home import Home
 from ..model import now
-from ..runtime import Runtime, acquire, release
+from ..runtime import Runtime
 from ..serve.access import Access, themes_of
 from ..serve.tokens import Token, Tokens
 from ..settings import Settings, load
@@ -28,7 +28,7 @@ from ..text.sanitize import safe_line
 from ..text.theme_names import is_pattern
 from ..text.times import NEVER, expiry
 from .console import Cell, Console, local_time, rows_table
-from .database import own_theme
+from .database import own_theme, running
 
 THEME = "HERMES_PGVECTOR_MCP_THEME"
 NAME_CHARS_MAX = 60
@@ -43,11 +43,8 @@ def serve(home: Path, console: Console, args: argparse.Namespace) -> int:
     _log_to_stderr()
     # A connection reads and writes its own themes, whatever the settings add for agents.
     settings = load(home).model_copy(update={"also_write": {}})
-    runtime = acquire(settings, home)
-    try:
+    with running(settings, home) as runtime:
         (_serve_http if args.http else _serve_stdio)(runtime, home, console, args)
-    finally:
-        release(runtime)
     return 0
 
 

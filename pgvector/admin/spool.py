@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,9 @@ def _file(
     filed: list[str] = []
     refused: dict[str, str] = {}
     # On disk only: an event that was on disk must not move to memory.
-    spool = Spool(here.spool, bytes_max=settings.spool_max_mb << 20, window_max=1, fsync=settings.spool_fsync)
-    try:
+    with closing(
+        Spool(here.spool, bytes_max=settings.spool_max_mb << 20, window_max=1, fsync=settings.spool_fsync)
+    ) as spool:
         for item in filter(None, map(letters.read, chosen)):
             event = replace(item.event, theme=theme or item.event.theme) if item.event else None
             if event is None:
@@ -123,8 +125,6 @@ def _file(
                 letters.delete(item.id)
                 filed.append(event.id)
         return spool.hand_over(), filed, refused
-    finally:
-        spool.close()
 
 
 def _store(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,9 +31,8 @@ CLOCK_S_MAX = 5.0
 
 def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Check]:
     """What a server that has this schema would do to reads and writes."""
-    database = Database(settings, home)
     try:
-        with database.connection() as connection:
+        with closing(Database(settings, home)) as database, database.connection() as connection:
             database.verify(connection)
             asked, found, answered = now(), health(connection), now()
             themes = pruning.themes(connection)
@@ -49,8 +49,6 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     except PgvectorError as error:
         yield failed("statements", str(error))
         return
-    finally:
-        database.close()
     yield from _modes(found, role, name, owned=owned)
     yield from names(settings, themes)
     yield from _row_security(flaws, role, on=schema.row_security)

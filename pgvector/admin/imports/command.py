@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -43,12 +43,9 @@ def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
     theme = _theme(args.theme, home, settings)
     if args.source == "hermes-memory":
         return facts.bring(home, console, args, theme)
-    database = Database(settings, home)
-    try:
+    with closing(Database(settings, home)) as database:
         start_server(database)
         result = SOURCES[args.source](database, Rules(settings, args.theme and theme, theme), console, args)
-    finally:
-        database.close()
     document = {"source": args.source, "path": args.path, "theme": args.theme and theme, "dry_run": args.dry_run}
     console.data({**document, **result})
     _summarise(console, result, dry_run=args.dry_run)

@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,10 +130,7 @@ def destination(database: Database, settings: Settings, manifest: Mapping[str, A
 def _model(settings: Settings, offered: str) -> str:
     """The model that this home would fill a database with, which has the vectors of `offered`; empty without one."""
     try:
-        embedder = factory.build(settings, held=offered)
+        with closing(factory.build(settings, held=offered)) as embedder:
+            return embedder.model
     except SettingsError:
         return ""
-    try:
-        return embedder.model
-    finally:
-        embedder.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -92,11 +92,8 @@ def themes_named(connection: Connection, names: Sequence[str], settings: Setting
 def opened(home: Path) -> Iterator[Memory]:
     """The memory of a home with a verified schema; starts an embedded server that is stopped."""
     settings = load(home)
-    database = Database(settings, home)
-    try:
+    with closing(Database(settings, home)) as database:
         start_server(database)
         with database.connection() as connection:
             database.verify(connection)
         yield Memory(settings, database)
-    finally:
-        database.close()

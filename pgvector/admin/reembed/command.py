@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ def reembed(home: Path, console: Console, args: argparse.Namespace) -> int:
         after = successors.wanted(settings, args.model, args.url, args.dimensions)
         if args.batch:
             after = after.model_copy(update={"embed_batch_max": args.batch})
-        with _embedder(after) as embedder:
+        with closing(factory.build(after)) as embedder:
             origin = _origin(embedder, after, args.dimensions)
             if _is_done(connection, stored, origin):
                 return _finish_settings(home, console, after, origin)
@@ -97,21 +96,19 @@ class _Run:
         second_column.lock(self._connection)
         if second_column.begun(self._connection) is None:
             second_column.begin(self._connection, self._origin)
-        database = Database(self._settings, self._home)
         try:
-            self._fill(database)
-            self._compare(force=force)
-            self._check_older(force=force)
-            with self._console.busy("changing to the new model"):
-                second_column.switch(self._connection, self._origin)
-            self._outcome.switched = True
-            self._save_settings()
-            self._fill_rest(database)
+            with closing(Database(self._settings, self._home)) as database:
+                self._fill(database)
+                self._compare(force=force)
+                self._check_older(force=force)
+                with self._console.busy("changing to the new model"):
+                    second_column.switch(self._connection, self._origin)
+                self._outcome.switched = True
+                self._save_settings()
+                self._fill_rest(database)
         except KeyboardInterrupt:
             self._report()
             raise
-        finally:
-            database.close()
         self._report()
         left = self._outcome.refused or self._outcome.problem or self._plan.others or self._plan.older
         return 3 if left else 0
@@ -235,16 +232,6 @@ def _finish_settings(home: Path, console: Console, after: Settings, origin: Orig
     for key, value in changed.items():
         console.show(f"{key} is {value!r} in the settings of this home")
     return 0
-
-
-@contextmanager
-def _embedder(settings: Settings) -> Iterator[Embedder]:
-    """The embedder of these settings. Raises SettingsError."""
-    embedder = factory.build(settings)
-    try:
-        yield embedder
-    finally:
-        embedder.close()
 
 
 def _origin(embedder: Embedder, settings: Settings, dimensions: int) -> Origin:

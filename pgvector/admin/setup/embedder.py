@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,11 +144,8 @@ def tried(settings: Settings, secrets: Mapping[str, str], console: Console, held
 
     `held` is the model whose vectors the database holds.
     """
-    embedder = factory.build(settings, {**os.environ, **secrets}, held=held)
-    try:
+    with closing(factory.build(settings, {**os.environ, **secrets}, held=held)) as embedder:
         with console.busy("embedding a text; the first time may take a while"):
             took_ms = response_ms(embedder, settings.embed_timeout_s)
         console.say(f"✓ {embedder.model} answers in {took_ms:.0f} ms with {embedder.dimensions} dimensions")
         return EmbedderChoice(settings, embedder.model, embedder.dimensions, secrets)
-    finally:
-        embedder.close()

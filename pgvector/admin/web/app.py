@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,8 @@ def application(settings: Settings, home: Path, reader: Reader, admission: Admis
 
 def serve(settings: Settings, home: Path, opened: socket.socket, admission: Admission, *, persons: bool) -> None:
     """Answer requests until a signal of `listener.endings` comes. Raises SettingsError without a database."""
-    reader = Reader(settings, home, persons=persons)
-    try:
+    with closing(Reader(settings, home, persons=persons)) as reader:
         anyio.run(_serve, application(settings, home, reader, admission), opened)
-    finally:
-        reader.close()
 
 
 async def _serve(app: Guard, opened: socket.socket) -> None:
