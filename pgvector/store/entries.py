@@ -68,9 +68,7 @@ def count_by_target(connection: Connection, theme: str) -> Mapping[str, tuple[in
 
 def entry_with(connection: Connection, theme: str, target: str, content: str) -> Entry | None:
     """The entry of a theme with exactly this content, or None."""
-    key = {"theme": theme, "target": target, "content": content}
-    row = connection.execute(QUERIES[form_of(connection, "entry_with_content")], key).fetchone()
-    return Entry(**row) if row else None
+    return next(iter(of_file(connection, theme, "", target, [content])), None)
 
 
 def of_file(connection: Connection, theme: str, home: str, target: str, contents: Sequence[str]) -> list[Entry]:

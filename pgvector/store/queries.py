@@ -3,10 +3,10 @@
 A file of `sql/each/` is a template: it becomes one statement for each kind of rows, whose name replaces `kind` in the
 name of the file. In its text `$table`, `$pieces`, `$time`, `$session`, `$role`, `$kind`, `$text`, which is embedded,
 `$answers`, the text before it in its session, `$searched`, where an operator looks for a text, `$written_in`, the
-session that wrote it, and `$current`, the rows that are recalled, are those of the kind. Other names after `$` are
-files of `sql/parts/`, the text that several statements share: above all `$scope`, the themes that a recall may see, and
-`$narrow`, the further conditions of a question, which name parts themselves; a count takes `$counted` instead. `$held`
-depends on how many words the question has; `for_words` fills it in.
+session that wrote it, and `$current`, the rows that are recalled, are those of the kind. In every file, other names
+after `$` are files of `sql/parts/`, the text that several statements share: above all `$scope`, the themes that a
+recall may see, and `$narrow`, the further conditions of a question, which name parts themselves; a count takes
+`$counted` instead. `$held` depends on how many words the question has; `for_words` fills it in.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _load() -> dict[str, LiteralString]:
                 if not tagged or "$narrow" in text or "$counted" in text:
                     statements[name.replace("kind", kind) + suffix] = Template(text).substitute(values)
     # The files are part of the package, so their text is as trustworthy as a literal in the code.
-    return {name: text.replace("$notes", parts["notes"]) for name, text in statements.items()}
+    return {name: Template(text).safe_substitute(parts) for name, text in statements.items()}
 
 
 def _filled(text: Template, parts: Mapping[str, LiteralString]) -> str:

@@ -45,7 +45,7 @@ ONE_NODE = {
     **{f"nearest_pieces_{kind}_exact": 1 for kind in ("entries", "turns", "facts")},
     **{f"word_candidates_{kind}{ON_CLUSTER}": 1 for kind in ("entries", "turns", "facts")},
     "around_turns": 1,
-    **{f"{name}{ON_CLUSTER}": 1 for name in ("find_entry", "entries_of_file", "detach_entry", "entry_with_content")},
+    **{f"{name}{ON_CLUSTER}": 1 for name in ("find_entry", "entries_of_file", "detach_entry")},
     "entries_containing": 1, "delete_entry_of_home": 1, "delete_entry_of_other_themes": 1,
 }  # fmt: skip
 

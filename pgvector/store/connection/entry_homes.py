@@ -23,6 +23,8 @@ def themes(
     """A theme, and those in which a home may have these texts, or any; None where nobody needs to know."""
     if not is_distributed(connection):
         return None
+    if not home:
+        return [theme] if theme else []
     values = {"home": home, "target": target, "contents": None if contents is None else list(contents), "theme": theme}
     return [row["theme"] for row in connection.execute(_THEMES, values)]
 

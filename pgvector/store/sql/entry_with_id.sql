@@ -1,9 +1,5 @@
 -- The entry with this id, else the one that has replaced it.
-select agent_identity as theme, id, home, target, content, metadata,
-       greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
-       greatest('0001-01-03', least('9999-12-29', updated_at)) as updated_at,
-       coalesce(tags, '{}') as tags,
-       case when isfinite(expires_at) then greatest('0001-01-03', least('9999-12-29', expires_at)) end as expires_at
+select $entry_columns
 from memory_entries
 where agent_identity = %(theme)s and (id = %(id)s or replaces @> array[%(id)s::bigint])
   and (expires_at is null or expires_at > now())

@@ -1,9 +1,5 @@
 -- Highest ids first: what was stored or changed last.
-select agent_identity as theme, id, home, target, content, metadata,
-       greatest('0001-01-03', least('9999-12-29', created_at)) as created_at,
-       greatest('0001-01-03', least('9999-12-29', updated_at)) as updated_at,
-       coalesce(tags, '{}') as tags,
-       case when isfinite(expires_at) then greatest('0001-01-03', least('9999-12-29', expires_at)) end as expires_at
+select $entry_columns
 from memory_entries
 where agent_identity = %(theme)s and (%(target)s = '' or target = %(target)s)
   and (%(before)s::bigint is null or id < %(before)s)
