@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-from psycopg.rows import dict_row
+from typing import NamedTuple
 
 from .queries import QUERIES
 from .schema.preflight import Connection
@@ -33,7 +31,7 @@ class OldConnection(NamedTuple):
 
 def live(connection: Connection) -> list[Client]:
     """The homes with processes of this release."""
-    holders = [json.loads(row["holder"]) for row in _rows(connection, "live_clients")]
+    holders = [json.loads(row["holder"]) for row in connection.execute(QUERIES["live_clients"])]
     found = Counter((str(holder["home"]), str(holder["model"])) for holder in holders)
     return [Client(*each, number) for each, number in sorted(found.items())]
 
@@ -41,7 +39,7 @@ def live(connection: Connection) -> list[Client]:
 def older(connection: Connection) -> list[OldConnection]:
     """The connections of earlier releases, which are open now; an idle process has none."""
     number = _number(APPLICATION)
-    rows = _rows(connection, "connected_clients")
+    rows = connection.execute(QUERIES["connected_clients"])
     return [OldConnection(row["role"], row["host"]) for row in rows if _number(row["name"]) < number]
 
 
@@ -55,8 +53,3 @@ def listed(found: Sequence[OldConnection]) -> str:
 def _number(application: str) -> int:
     number = application.rpartition("/")[2]
     return int(number) if number.isdecimal() else 0
-
-
-def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(QUERIES[name]).fetchall()

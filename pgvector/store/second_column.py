@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, LiteralString, NamedTuple
+from typing import LiteralString, NamedTuple
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
 
 from pgvector.psycopg import register_vector
 
@@ -84,9 +83,9 @@ def begin(connection: Connection, origin: Origin) -> None:
     """Make the second column and its tables, for vectors of this model. Raises DatabaseUnavailable."""
 
     def change() -> None:
-        held = _rows(connection, QUERIES["held_vectors"])[0]["dimensions"]
+        (held,) = connection.execute(QUERIES["held_vectors"])
         kind = f"halfvec({origin.dimensions})"
-        storage = "PLAIN" if held + origin.dimensions <= PLAIN_DIMENSIONS_MAX else "EXTERNAL"
+        storage = "PLAIN" if held["dimensions"] + origin.dimensions <= PLAIN_DIMENSIONS_MAX else "EXTERNAL"
         for table in ROW_TABLES:
             _run(connection, f"ALTER TABLE {table} ADD COLUMN embedding{SECOND} {kind}")
             _run(connection, f"ALTER TABLE {table} ALTER COLUMN embedding{SECOND} SET STORAGE {storage}")
@@ -117,7 +116,7 @@ def indexes(connection: Connection, origin: Origin) -> list[Index]:
     """The indexes that the second column needs; first those that find rows without a vector."""
     found: list[Index] = []
     for table in (*ROW_TABLES, *PIECE_TABLES):
-        definitions = {row["name"]: row["definition"] for row in _rows(connection, _INDEXES, {"table": table})}
+        definitions = {row["name"]: row["definition"] for row in connection.execute(_INDEXES, {"table": table})}
         definitions = {
             name: text for name, text in definitions.items() if not re.search(r"INCLUDE \(.*\bembedding\b", text)
         }
@@ -142,7 +141,7 @@ def build(connection: Connection, index: Index) -> None:
 
 def progress(connection: Connection, *, second: bool) -> Progress:
     """The rows that are recalled, and how many of them lack a vector in one of the columns."""
-    (totals,) = _rows(connection, query("row_totals", second=second))
+    (totals,) = connection.execute(query("row_totals", second=second))
     return Progress(sum(totals[kind] for kind in KINDS), sum(totals[f"{kind}_without_vector"] for kind in KINDS))
 
 
@@ -183,7 +182,7 @@ def _replace_column(connection: Connection, table: str, origin: Origin) -> None:
 
 
 def _replace_table(connection: Connection, table: str) -> None:
-    names = [row["name"] for row in _rows(connection, _CONSTRAINTS, {"table": table})]
+    names = [row["name"] for row in connection.execute(_CONSTRAINTS, {"table": table})]
     _run(connection, f"DROP TABLE {table}")
     _run(connection, f"ALTER TABLE {table}{SECOND} RENAME TO {table}")
     _run(connection, f"ALTER TABLE {table} RENAME COLUMN embedding{SECOND} TO embedding")
@@ -198,14 +197,17 @@ def _copy_table(connection: Connection, table: str, kind: str, storage: str) -> 
     _run(connection, f"ALTER TABLE {copy} RENAME COLUMN embedding TO embedding{SECOND}")
     _run(connection, f"ALTER TABLE {copy} ALTER COLUMN embedding{SECOND} TYPE {kind},"
          f" ALTER COLUMN embedding{SECOND} SET STORAGE {storage}")  # fmt: skip
-    for row in _rows(connection, _CONSTRAINTS, {"table": table}):
+    for row in connection.execute(_CONSTRAINTS, {"table": table}):
         _run(connection, f"ALTER TABLE {copy} ADD CONSTRAINT {row['name']}{SECOND} {row['definition']}")
-    for row in _rows(connection, _PRIVILEGES, {"table": table}):
+    for row in connection.execute(_PRIVILEGES, {"table": table}):
         _run(connection, f"GRANT {row['privileges']} ON {copy} TO {row['grantee']}")
-    (owner,) = _rows(connection, "SELECT relowner::regrole::text AS name, relowner = current_user::regrole AS own"
-                 " FROM pg_class WHERE oid = to_regclass(%(table)s)", {"table": table})  # fmt: skip
-    if not owner["own"]:
-        _run(connection, f"ALTER TABLE {copy} OWNER TO {owner['name']}")
+    owner, own = fetch(
+        connection,
+        "SELECT relowner::regrole::text, relowner = current_user::regrole FROM pg_class WHERE oid = to_regclass(%s)",
+        [table],
+    )
+    if not own:
+        _run(connection, f"ALTER TABLE {copy} OWNER TO {owner}")
     connection.execute(_PROTECT, {"table": table, "copy": copy})
 
 
@@ -239,13 +241,6 @@ def _renamed(definition: str) -> str:
 def _run(connection: Connection, statement: str) -> None:
     """Run a statement of names out of this package and out of the catalogue, which quotes them."""
     connection.execute(statement.encode())
-
-
-def _rows(
-    connection: Connection, statement: LiteralString, parameters: Mapping[str, Any] | None = None
-) -> list[DictRow]:
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement, parameters).fetchall()
 
 
 # The indexes of the column of vectors, also those that have it in their condition only, without those of constraints.

@@ -30,6 +30,7 @@ from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store import clients
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer, available
 from hermes_memory_pgvector.store.schema.migrations import migration_files
+from hermes_memory_pgvector.store.schema.preflight import admin_connection
 from hermes_memory_pgvector.store.schema.verification import LATEST, TABLES
 
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
@@ -230,7 +231,7 @@ def test_migrate_narrows_a_role_when_no_agent_of_an_earlier_release_uses_it(
     with psycopg.connect(agent, application_name="hermes-pgvector/14"):
         assert f"agents of an earlier release connect as {role}" in run("migrate", "--runtime-role", role).err
         assert verdict()[0] == "warning"
-    with psycopg.connect(database, autocommit=True) as connection:
+    with admin_connection(database) as connection:
         wait_for(lambda: not clients.older(connection))
     assert run("migrate", "--runtime-role", role).err.count("earlier release") == 0
     assert verdict()[0] == "ok"

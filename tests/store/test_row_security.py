@@ -28,6 +28,7 @@ from hermes_memory_pgvector.store import moves, person_links, renames, rows, sec
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.passages import prepare
 from hermes_memory_pgvector.store.schema import migrations, row_security, verification
+from hermes_memory_pgvector.store.schema.preflight import admin_connection
 from hermes_memory_pgvector.store.schema.verification import Origin
 
 pytestmark = not_on_citus.row_security
@@ -506,7 +507,7 @@ def test_an_agent_warns_of_flaws_at_its_start(
 def test_the_tables_of_another_model_are_protected_from_the_first_moment(secured: Secured) -> None:
     stock(secured.owner, "mine", "other")
     agent = secured.login("mine")
-    with psycopg.connect(secured.owner, autocommit=True) as connection:
+    with admin_connection(secured.owner) as connection:
         second_column.begin(connection, Origin("next", 8))
     names = [name for (name,) in execute(secured.owner, "select name::text from memory_themed_tables()")]
     assert {"memory_entry_pieces_next", "conversation_pieces_next", "fact_pieces_next"} < set(names)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import LiteralString
 
 from psycopg import sql
-from psycopg.rows import dict_row
 
 from ..queries import KINDS, SECOND
 from ..schema.preflight import Connection, fetch
@@ -50,9 +49,7 @@ class Server:
 
 def look(connection: Connection) -> Server:
     """What holds deleted rows on this server, as far as the role may see it."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(_LOOK, {"tables": tables(connection)}).fetchone()
-    assert row is not None
+    (row,) = connection.execute(_LOOK, {"tables": tables(connection)})
     return Server(**row)
 
 
@@ -75,8 +72,7 @@ def old_transactions(connection: Connection) -> list[str]:
     deadline = time.monotonic() + OLD_TRANSACTIONS_WAIT_S
     now = {"now": fetch(connection, "SELECT pg_current_xact_id()::xid::text")[0]}
     while True:
-        with connection.cursor(row_factory=dict_row) as cursor:
-            found = [str(row["holder"]) for row in cursor.execute(_HOLDERS, now)]
+        found = [str(row["holder"]) for row in connection.execute(_HOLDERS, now)]
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(POLL_S)

@@ -44,7 +44,7 @@ class PasswordWanted(DatabaseUnavailable):
 
 
 def connect(dsn: str, timeout_s: float = CONNECT_TIMEOUT_S) -> psycopg.Connection[DictRow]:
-    """An autocommit connection outside of the pool. Raises PasswordWanted or another DatabaseUnavailable."""
+    """An autocommit connection outside of the pool, with rows by name. Raises PasswordWanted or DatabaseUnavailable."""
     try:
         return psycopg.connect(
             dsn, autocommit=True, prepare_threshold=None, connect_timeout=max(2, int(timeout_s)), row_factory=dict_row,
@@ -59,7 +59,7 @@ def connect(dsn: str, timeout_s: float = CONNECT_TIMEOUT_S) -> psycopg.Connectio
 
 @contextmanager
 def admin_connection(dsn: str) -> Iterator[Connection]:
-    """An autocommit connection for an administrator, in which the driver's errors become ours; none shows the DSN.
+    """As `connect`, for an administrator: in the block the driver's errors become ours; none shows the DSN.
 
     Raises SettingsError, DatabaseUnavailable or SchemaNotApplied.
     """
