@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ..model import Metadata
 from .connection.database import Connection
-from .queries import QUERIES, Kind
+from .queries import QUERIES, Kind, containing
 
 ID_MIN, ID_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -97,9 +97,8 @@ def listed(
     connection: Connection, kind: Kind, wanted: Filter, limit: int, *, before: datetime | None = None, below: int = 0
 ) -> list[Listed]:
     """The newest `limit` rows of a kind that match; with `before`, older ones, and as old ones with ids `below`."""
-    escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in wanted.text)
     parameters = {
-        **asdict(wanted), "text": f"%{escaped}%" if escaped else "", "tags": list(wanted.tags) or None,
+        **asdict(wanted), "text": containing(wanted.text), "tags": list(wanted.tags) or None,
         "before": before, "before_id": below, "limit": limit,
     }  # fmt: skip
     return [Listed(kind=kind, **row) for row in connection.execute(QUERIES[f"filter_{kind}"], parameters)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pgvector import HalfVector
+
 from ..model import Vector
 from .connection.database import Connection, half
 from .connection.distributed import by_theme
@@ -13,7 +15,7 @@ from .queries import QUERIES, Kind, query
 def add(
     connection: Connection,
     kind: Kind,
-    found: Sequence[tuple[tuple[str, int], Sequence[Vector]]],
+    found: Sequence[tuple[tuple[str, int], Sequence[Vector | HalfVector]]],
     *,
     second: bool = False,
 ) -> None:

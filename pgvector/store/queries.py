@@ -87,6 +87,12 @@ def query(name: str, *, second: bool) -> LiteralString:
     return re.sub(r"\b(embedding|\w+_pieces)\b", rf"\1{SECOND}", QUERIES[name]) if second else QUERIES[name]
 
 
+def containing(text: str) -> str:
+    """The pattern of `like` for what contains a text; empty for an empty text."""
+    escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in text)
+    return f"%{escaped}%" if escaped else ""
+
+
 def index_name(kind: Kind, theme: str) -> str:
     """The name of the graph index that a theme may have of its own."""
     return f"{KINDS[kind]['table']}_meaning_{hashlib.sha256(theme.encode()).hexdigest()[:16]}"

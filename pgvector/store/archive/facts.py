@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -14,9 +14,10 @@ from pgvector import HalfVector
 
 from ...model import FactKind, Metadata
 from ...text import tokenizer
+from .. import pieces
 from ..connection.database import Connection
 from ..facts import lock
-from ..queries import QUERIES, Kind
+from ..queries import QUERIES
 
 BATCH_MAX = 2000
 Key: TypeAlias = tuple[str, str, str]
@@ -144,7 +145,7 @@ def add(
         marks = {"imported_from": origin, **linked} if origin else linked
         values = {"theme": theme, "metadata": json.dumps(marks), **_columns(batch)}
         ids |= {row["event_id"].hex: row["id"] for row in connection.execute(QUERIES["import_facts"], values)}
-        add_chunks(connection, "facts", theme, [(ids[fact.event_id], fact.vectors) for fact in batch])
+        pieces.add(connection, "facts", [((theme, ids[fact.event_id]), fact.vectors[1:]) for fact in batch])
     links = {ids[fact.event_id]: fact.successor for fact in found.fresh} | dict(found.superseded)
     known = {number: ids[successor] for number, successor in links.items() if successor in ids}
     known |= {ids[event_id]: number for event_id, number in found.outdated.items()}
@@ -156,17 +157,6 @@ def add(
             {"theme": theme, "label": scope.label, "opened_at": scope.opened_at, "written_at": scope.written_at,
              "closed_at": scope.closed_at, "metadata": json.dumps(linked)},
         )  # fmt: skip
-
-
-def add_chunks(
-    connection: Connection, kind: Kind, theme: str, rows: Iterable[tuple[int, Sequence[HalfVector]]]
-) -> None:
-    """Store the vectors of the chunks of rows, known by their ids; the first vector of each is that of the row."""
-    chunks = [(number, place, vector) for number, own in rows for place, vector in enumerate(own[1:])]
-    if chunks:
-        ids, pieces, embeddings = (list(column) for column in zip(*chunks, strict=True))
-        parameters = {"themes": [theme] * len(chunks), "ids": ids, "pieces": pieces, "embeddings": embeddings}
-        connection.execute(QUERIES[f"add_pieces_{kind}"], {**parameters, "theme": theme})
 
 
 def _columns(facts: Sequence[ImportedFact]) -> dict[str, list[Any]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import IO, Any
 
 from ...errors import BadArgument, Refused
@@ -124,9 +125,8 @@ class Reader:
 
     def lines(self) -> Iterator[Line]:
         """The rows; wrong lines are left out and noted in `wrong`."""
-        pending = iter(() if self.manifest else (self._first,))
         ended = False
-        for raw in _chained(pending, iter(self._read, b"")):
+        for raw in chain(() if self.manifest else (self._first,), iter(self._read, b"")):
             if ended:
                 self._note("there is more after the end of the archive")
                 return
@@ -166,11 +166,6 @@ class Reader:
 
     def _note(self, reason: str) -> None:
         self.wrong.append((self._number, reason))
-
-
-def _chained(first: Iterable[bytes], rest: Iterable[bytes]) -> Iterator[bytes]:
-    yield from first
-    yield from rest
 
 
 def _manifest(first: bytes) -> Mapping[str, Any]:

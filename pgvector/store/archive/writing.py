@@ -18,7 +18,7 @@ from ...errors import BadEvent
 from ...model import Add, Delegated, Event, FactsTicked, FactWritten, TurnTaken, Withdrawn, now
 from ...text import tokenizer
 from ...text.times import utc
-from .. import person_links
+from .. import person_links, pieces
 from ..connection import entry_homes
 from ..connection.database import Connection
 from ..connection.driver_errors import NOT_GRANTED
@@ -28,7 +28,7 @@ from ..facts import lock
 from ..queries import QUERIES
 from ..schema.verification import Origin
 from . import facts
-from .facts import ImportedFact, add_chunks
+from .facts import ImportedFact
 from .lines import Line
 from .reading import EMBEDDED
 
@@ -213,8 +213,8 @@ def _add_rows(connection: Connection, theme: str, batch: Batch, to: Destination)
     if to.dry_run:
         return sum(row["fresh"] for row in rows)
     fresh = [row for row in rows if row["fresh"]]
-    chunked = [(row["id"], vectors[row["place"] - 1]) for row in fresh]
-    add_chunks(connection, EMBEDDED[batch.kind], theme, chunked)
+    chunked = [((theme, row["id"]), vectors[row["place"] - 1][1:]) for row in fresh]
+    pieces.add(connection, EMBEDDED[batch.kind], chunked)
     if batch.kind == "entry":
         to.ids |= {(batch.theme, batch.lines[row["place"] - 1].row.get("id", 0)): row["id"] for row in rows}
     else:

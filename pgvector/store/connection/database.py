@@ -315,6 +315,6 @@ def tuples(
         return cursor.execute(statement, parameters).fetchall()
 
 
-def half(vector: Vector | None) -> HalfVector | None:
+def half(vector: Vector | HalfVector | None) -> HalfVector | None:
     """A vector as a parameter, in half precision."""
-    return None if vector is None else HalfVector(vector)
+    return vector if vector is None or isinstance(vector, HalfVector) else HalfVector(vector)

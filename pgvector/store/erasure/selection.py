@@ -14,7 +14,7 @@ from ...errors import Refused, SettingsError
 from .. import person_links
 from ..connection import entry_homes
 from ..connection.database import Connection
-from ..queries import KINDS, QUERIES, Kind
+from ..queries import KINDS, QUERIES, Kind, containing
 from ..schema.preflight import ADMINISTRATOR
 from . import marks
 
@@ -58,11 +58,10 @@ class Selection:
     @property
     def parameters(self) -> dict[str, Any]:
         """The named parameters of the statements."""
-        escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in self.text)
         return {
             "themes": None if self.themes is None else list(self.themes),
             "ids": None if self.ids is None else list(self.ids),
-            "session": self.session, "text": f"%{escaped}%" if escaped else "", "limit": BATCH_ROWS,
+            "session": self.session, "text": containing(self.text), "limit": BATCH_ROWS,
         }  # fmt: skip
 
 
@@ -153,21 +152,19 @@ def begin(connection: Connection, selection: Selection) -> Selection:
 
     Raises Refused as `check_names`.
     """
-    themes = selection.themes or ()
-    if selection.whole or selection.session:
+    themes, marked = selection.themes or (), selection.whole or bool(selection.session)
+    if marked:
         # As the marks do: whoever shares the lock cannot have it alone beside another one who shares it.
         connection.execute(QUERIES["lock_links"])
     check_names(connection, themes)
-    if not selection.whole and not selection.session:
+    if not marked:
         return selection
-    marks.add(
-        connection,
-        [(theme, "session" if selection.session else "theme", selection.session) for theme in themes],
-    )
+    kind: marks.MarkKind = "session" if selection.session else "theme"
+    marks.add(connection, [(theme, kind, selection.session) for theme in themes])
     last = {}
-    for kind in selection.kinds:
-        row = connection.execute(QUERIES[f"last_id_{kind}"], {"themes": list(themes)}).fetchone() or {"id": 0}
-        last[kind] = int(row["id"])
+    for found in selection.kinds:
+        row = connection.execute(QUERIES[f"last_id_{found}"], {"themes": list(themes)}).fetchone() or {"id": 0}
+        last[found] = int(row["id"])
     return replace(selection, last=last)
 
 

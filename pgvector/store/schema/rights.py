@@ -100,11 +100,8 @@ def _grant(connection: Connection, role: str, *, narrow: bool) -> None:
 
 def grant_reader(connection: Connection, role: str) -> None:
     """Grant a role to read all rows but those of the keys, which only roles that store turns may see."""
-    schema, tables = (
-        sql.Identifier(fetch(connection, "SELECT current_schema()")[0]),
-        _names(TABLES),
-    )
-    to = sql.Identifier(role)
+    schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
+    tables, to = _names(TABLES), sql.Identifier(role)
     with connection.transaction():
         connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, to))
         connection.execute(sql.SQL("GRANT SELECT ON hermes_pgvector_migrations, {} TO {}").format(tables, to))
