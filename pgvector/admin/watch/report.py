@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from rich.table import Table
@@ -19,6 +18,7 @@ from ...session.outages import began
 from ...settings import Settings, load
 from ...store.connection.database import Connection
 from ..configuration import typed
+from ...store.schema.verification import SchemaState
 from ..console import ATTENTION, Console, counted, facts_table, local_time
 from . import host, metrics, services, turns
 from .finding import Finding
@@ -33,6 +33,7 @@ class _Seen:
     expected: list[Recorded] = field(default_factory=list)
     known: set[Recorded] = field(default_factory=set)
     waiting: Backlog = field(default_factory=Backlog)
+    schema: SchemaState | None = None
     outage: datetime | None = None
 
 
@@ -90,14 +91,14 @@ def _compare(seen: _Seen, home: Home, settings: Settings, args: argparse.Namespa
         raise PgvectorError(f"{error.strerror}: check {home.path / 'state.db'}") from error
     seen.known = turns.spooled(home, seen.expected)
 
-    def look_up(connection: Connection) -> None:
+    def look_up(connection: Connection, schema: SchemaState) -> None:
         seen.known |= turns.stored(connection, seen.expected)
+        seen.schema = schema
 
-    problem, schema = services.patiently(partial(services.database, settings, home.path, look_up))
     problems = [
-        problem,
+        services.patiently(lambda: services.database(settings, home.path, look_up)),
         services.data(settings, home),
-        services.patiently(partial(services.embedder, settings, schema))[0],
+        services.patiently(lambda: services.embedder(settings, seen.schema)),
     ]
     seen.findings += filter(None, problems)
     if len(seen.expected) >= args.turns_min and not seen.known:

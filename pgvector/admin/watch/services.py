@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from ...embedding import factory
 from ...errors import PgvectorError, SchemaNotApplied, SettingsError, explained
@@ -28,41 +27,34 @@ RETRY_S = 3.0
 DOCTOR = "hermes-pgvector doctor"
 
 
-T = TypeVar("T")
+def patiently(check: Callable[[], Finding | None]) -> Finding | None:
+    """What a check finds. One that finds something is made again after `RETRY_S` seconds: it may be a blip."""
+    if check() is None:
+        return None
+    time.sleep(RETRY_S)
+    return check()
 
 
-def patiently(check: Callable[[], tuple[Finding | None, T]]) -> tuple[Finding | None, T]:
-    """The result of a check. One that found something is tried again after `RETRY_S` seconds: it may be a blip."""
-    result = check()
-    if result[0] is not None:
-        time.sleep(RETRY_S)
-        result = check()
-    return result
-
-
-def database(
-    settings: Settings, home: Path, use: Callable[[Connection], None]
-) -> tuple[Finding | None, SchemaState | None]:
+def database(settings: Settings, home: Path, use: Callable[[Connection, SchemaState], None]) -> Finding | None:
     """Connect, verify the schema and `use` the connection. A server of the home that is stopped is started."""
     try:
         opened = Database(settings, home)
     except SettingsError as error:
-        return Finding("settings", str(error), DOCTOR), None
+        return Finding("settings", str(error), DOCTOR)
     try:
         start_server(opened)
         with opened.connection() as connection:
-            state = opened.verify(connection)
-            use(connection)
-        return None, state
+            use(connection, opened.verify(connection))
     except SchemaNotApplied as error:
         what, _, command = explained(error).partition("; run: ")
-        return Finding("schema", what, command or DOCTOR), None
+        return Finding("schema", what, command or DOCTOR)
     except PgvectorError as error:
         remedy = "hermes-pgvector server start" if opened.server else "start Postgres, or correct HERMES_PGVECTOR_DSN"
         remedy += "; what is said waits in the spool"
-        return Finding("database", f"{opened.label}: {explained(error)}", remedy), None
+        return Finding("database", f"{opened.label}: {explained(error)}", remedy)
     finally:
         opened.close()
+    return None
 
 
 def data(settings: Settings, home: Home) -> Finding | None:
@@ -77,21 +69,21 @@ def data(settings: Settings, home: Home) -> Finding | None:
     return Finding("data", lost, identity.remedy(home.state, folder)) if lost else None
 
 
-def embedder(settings: Settings, schema: SchemaState | None) -> tuple[Finding | None, None]:
+def embedder(settings: Settings, schema: SchemaState | None) -> Finding | None:
     """Ask the endpoint for a vector; the bundled model only has to be installed, if stored rows have vectors."""
     held = schema.embedding_model if schema else None
     try:
         chosen = factory.build(settings, held=held)
     except SettingsError as error:
-        return (Finding("embedder", f"recall searches by words only: {error}", DOCTOR) if held else None), None
+        return Finding("embedder", f"recall searches by words only: {error}", DOCTOR) if held else None
     try:
         if settings.embed_url:
             chosen.embed_query(PROBE, settings.embed_timeout_s)
         problem = mismatch(chosen.model, chosen.dimensions, schema) if chosen.dimensions else ""
-        return (Finding("embedder", problem, MISMATCH_REMEDY) if problem else None), None
+        return Finding("embedder", problem, MISMATCH_REMEDY) if problem else None
     except PgvectorError as error:
         found = f"{chosen.model}: {error}; recall searches by words only"
-        return Finding("embedder", found, "start it, or correct embed_url and embed_model"), None
+        return Finding("embedder", found, "start it, or correct embed_url and embed_model")
     finally:
         chosen.close()
 
