@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,11 +29,12 @@ from .database import ready
 T = TypeVar("T")
 
 LISTED_MAX = 1000
+CONSENT = "add --yes, and write the accounts to the standard input"
 
 
 def show(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """Print the links, by theme. Returns 0."""
-    with _ready(home, console) as runtime, _reading(runtime) as connection:
+    with ready(load(home), home, console) as runtime, runtime.database.connection() as connection:
         links = person_links.listed(connection, LISTED_MAX)
     console.data({"links": [asdict(link) for link in links]})
     if not links:
@@ -61,9 +61,10 @@ def link(home: Path, console: Console, args: argparse.Namespace) -> int:
     Accounts that are linked already bring their person; the rows that are still theirs are moved. Raises BadArgument,
     and Refused when the accounts belong to two persons.
     """
-    with _ready(home, console, args) as runtime:
+    console.check_consent(args, CONSENT)
+    with ready(load(home), home, console) as runtime:
         accounts = asked(runtime, home, console, args.profile)
-        with _reading(runtime) as connection:
+        with runtime.database.connection() as connection:
             known = person_links.of_themes(connection, accounts)
             held = [person_links.held(connection, account) for account in accounts]
             room = LINKS_MAX - person_links.count(connection)
@@ -77,7 +78,8 @@ def link(home: Path, console: Console, args: argparse.Namespace) -> int:
         if len(accounts) - len(known) > room:
             raise Refused(f"there are {LINKS_MAX - room:,} links, and {LINKS_MAX:,} are the most")
         person = persons[0] if persons else PERSON + secrets.token_hex(8)
-        _preview(console, held, known, f"the rows and all later ones become those of {person}")
+        _preview(console, accounts, held, known)
+        console.say(f"the rows and all later ones become those of {person}")
         if not console.agreed(args, "Are these the accounts of one person?"):
             return 1
         moved = {
@@ -99,14 +101,16 @@ def unlink(home: Path, console: Console, args: argparse.Namespace) -> int:
     The rows that came from an account go back to it, and with the last account all that is left. Raises BadArgument
     for an account that is not linked.
     """
-    with _ready(home, console, args) as runtime:
+    console.check_consent(args, CONSENT)
+    with ready(load(home), home, console) as runtime:
         accounts = asked(runtime, home, console, args.profile)
-        with _reading(runtime) as connection:
+        with runtime.database.connection() as connection:
             known = person_links.of_themes(connection, accounts)
             if missing := [account for account in accounts if account not in known]:
                 raise BadArgument(f"not linked: {', '.join(missing)}; see: hermes-pgvector person list")
             held = [person_links.held(connection, known[account], account) for account in accounts]
-        _preview(console, held, known, "the rows that came from these accounts go back to them", accounts)
+        _preview(console, accounts, held, known)
+        console.say("the rows that came from these accounts go back to them")
         if not console.agreed(args, "Separate them?"):
             return 1
         moved = {account: _separate(runtime, account, known[account]) for account in accounts}
@@ -123,21 +127,6 @@ def _separate(runtime: Runtime, account: str, person: str) -> int:
     """
     moved = _move(runtime, person, account, account=account)
     return moved + _change(runtime, partial(person_links.unlink, account=account))
-
-
-@contextmanager
-def _ready(home: Path, console: Console, args: argparse.Namespace | None = None) -> Iterator[Runtime]:
-    """The runtime of a home with its key of persons, once the database has answered."""
-    if args is not None:
-        console.check_consent(args, "add --yes, and write the accounts to the standard input")
-    with ready(load(home), home, console) as runtime:
-        yield runtime
-
-
-@contextmanager
-def _reading(runtime: Runtime) -> Iterator[Connection]:
-    with runtime.database.connection() as connection:
-        yield connection
 
 
 def _change(runtime: Runtime, change: Callable[[Connection], T]) -> T:
@@ -161,10 +150,8 @@ def _move(runtime: Runtime, source: str, destination: str, *, account: str = "",
     return sum(iter(lambda: _change(runtime, batch), 0))
 
 
-def _preview(
-    console: Console, held: list[Holding], known: dict[str, str], what: str, accounts: list[str] | None = None
-) -> None:
-    names = accounts or [holding.theme for holding in held]
+def _preview(console: Console, accounts: list[str], held: list[Holding], known: dict[str, str]) -> None:
+    """Show what each account holds, and say what may be wrong with its name. `known` are their persons."""
     rows: list[dict[str, Cell]] = [
         {
             "Entries": holding.entries,
@@ -174,12 +161,11 @@ def _preview(
             "Linked to": known.get(name, ""),
             "Account": safe_line(name, 60),
         }
-        for name, holding in zip(names, held, strict=True)
+        for name, holding in zip(accounts, held, strict=True)
     ]
     console.show(rows_table(rows))
-    for name, holding in zip(names, held, strict=True):
+    for name, holding in zip(accounts, held, strict=True):
         if not (holding.rows or name in known):
             console.say(f"{safe_line(name, 60)} has no rows: is the id right, and the profile (--profile)?")
         elif not reserved(name):
             console.say(f"{safe_line(name, 60)} is the theme of all agents of that profile, on every host")
-    console.say(what)
