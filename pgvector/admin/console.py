@@ -166,10 +166,9 @@ class Console:
 
     def check_consent(self, args: argparse.Namespace, remedy: str = "") -> None:
         """Raise BadArgument, with what to do instead, when `--json` would have to ask a question."""
-        has_plan = "dry_run" in args
-        if self.as_json and not (args.yes or (has_plan and args.dry_run)):
-            remedy = remedy or f"add {'--dry-run to see the plan, or ' * has_plan}--yes"
-            raise BadArgument(f"--json excludes questions; {remedy}")
+        if self.as_json and not (args.yes or getattr(args, "dry_run", False)):
+            plan = "--dry-run to see the plan, or " if "dry_run" in args else ""
+            raise BadArgument(f"--json excludes questions; {remedy or f'add {plan}--yes'}")
 
     def agreed(self, args: argparse.Namespace, question: str) -> bool:
         """Whether `--yes` or the answer agrees to a change. Says that nothing is changed when it does not."""

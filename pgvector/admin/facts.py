@@ -60,10 +60,7 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("looking"):
         found = list(_facts(home, args, args.limit, STATUSES[args.status]))
     console.data({"facts": [asdict(fact) for fact in found]})
-    if found:
-        console.show(rows_table([_cells(fact) for fact in found]))
-    else:
-        console.show("no fact was found")
+    console.show(rows_table([_cells(fact) for fact in found]) if found else "no fact was found")
     return 0
 
 

@@ -31,10 +31,8 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
         theme = theme_named(reading, args.theme, load(home)) if args.theme else ""
         found = past_entries(reading, args.limit, theme=theme, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
-    if found:
-        console.show(rows_table([_cells(entry) for entry in found]))
-    else:
-        console.show("no entry was replaced, removed or edited")
+    rows = [_cells(entry) for entry in found]
+    console.show(rows_table(rows) if rows else "no entry was replaced, removed or edited")
     return 0
 
 

@@ -51,7 +51,8 @@ def serve(home: Path, console: Console, args: argparse.Namespace) -> int:
 def _serve_stdio(runtime: Runtime, home: Path, _: Console, args: argparse.Namespace) -> None:
     from ..serve import handlers, stdio
 
-    names = args.theme or list(filter(None, [os.environ.get(THEME)]))
+    given = os.environ.get(THEME)
+    names = args.theme or ([given] if given else [])
     themes = _themes(names, runtime.settings) if names else ()
     session_id = f"mcp-{uuid.uuid4().hex}"
 

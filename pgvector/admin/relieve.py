@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from rich.text import Text
@@ -26,8 +25,11 @@ def relieve(home: Path, console: Console, args: argparse.Namespace) -> int:
     with console.busy("looking"), running(load(home), home) as runtime:
         found = relief_of(runtime, above_pct=args.above)
         if found.targets():
-            with suppress(DatabaseUnavailable) if not args.yes else nullcontext():
+            try:
                 wait_ready(runtime)
+            except DatabaseUnavailable:
+                if args.yes:
+                    raise
         if args.yes:
             runtime.writer.flush(FLUSH_S_MAX, orphans=True)
             relieved = found.carry_out()

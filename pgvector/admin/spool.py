@@ -45,14 +45,8 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
     events = sorted(map(_summary, DeadLetters(here.state)), key=lambda event: event["set_aside"])
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
-    if events:
-        console.show(_events_table(events))
-    else:
-        console.show("no dead letters")
-    if spools:
-        console.show("", rows_table([_spool_row(process) for process in spools]))
-    else:
-        console.show("no spools")
+    console.show(_events_table(events) if events else "no dead letters")
+    console.show(*(["", rows_table([_spool_row(process) for process in spools])] if spools else ["no spools"]))
     if events:
         console.say("next: hermes-pgvector spool show ID, retry ID or drop ID")
     return 0
@@ -82,9 +76,8 @@ def retry(home: Path, console: Console, args: argparse.Namespace) -> int:
         chosen = _in_order(letters) if args.all else [letters.find(args.id).id]
         handed, filed, refused = _file(here, letters, settings, chosen, theme)
         problem = _store(settings, home, args.wait, handed)[0] if filed else ""
-        if not problem and any(
-            handed and one.folder == handed[0] and one.waiting.events for one in processes(here.spool)
-        ):
+        folder = handed[0] if handed else None
+        if not problem and any(one.folder == folder and one.waiting.events for one in processes(here.spool)):
             problem = "a running process has taken them over, and may not have stored them yet"
         refused |= {letter.id: letter.reason for letter in filter(None, map(letters.read, filed))}
     accepted = [event_id for event_id in filed if event_id not in refused]

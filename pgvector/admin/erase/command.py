@@ -228,7 +228,9 @@ def _clear_server(home: Path, console: Console, args: argparse.Namespace, settin
         if server.vacuum and (args.vacuum or (not args.yes and _confirmed(console, server))):
             with console.busy("waiting for old transactions"):
                 old = traces.old_transactions(admin)
-            done = not old and _rewrite(console, admin)
+            if not old:
+                _rewrite(console, admin)
+                done = True
         elif args.vacuum:
             console.say(f"role {server.role} may not rewrite the tables; give the administrator's --dsn")
     again = "hermes-pgvector erase --vacuum" + ("" if server.vacuum and not args.dsn else f" --dsn {ADMINISTRATOR}")
@@ -240,13 +242,12 @@ def _confirmed(console: Console, server: traces.Server) -> bool:
     return console.confirm("Run it now? Agents wait for each table, and keep their events meanwhile.", default=False)
 
 
-def _rewrite(console: Console, admin: Any) -> bool:
+def _rewrite(console: Console, admin: Any) -> None:
     with console.progress() as bar:
         task = bar.add_task("rewriting", total=len(traces.tables(admin)) + traces.FURTHER_STEPS)
         for name in traces.rewrite(admin):
             bar.update(task, description=f"rewriting {name.removeprefix('pg_catalog.')}")
             bar.advance(task)
-    return True
 
 
 def _show_erased(home: Path, console: Console) -> int:
@@ -270,8 +271,5 @@ def _show_erased(home: Path, console: Console) -> int:
 def _what(one: marks.Summary) -> str:
     if one.whole:
         return "all"
-    return ", ".join(
-        part
-        for part in (one.sessions and counted(one.sessions, "session"), one.texts and counted(one.texts, "text"))
-        if part
-    )
+    numbers = {"session": one.sessions, "text": one.texts}
+    return ", ".join(counted(number, what) for what, number in numbers.items() if number)

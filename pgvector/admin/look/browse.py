@@ -210,9 +210,11 @@ class Browser:
         await asyncio.sleep(PAUSE_S)
         found = await self._away(lambda: self._memory.find(text))
         if found is not None:
-            chosen = [(item.kind, item.id) for item in self._items[self._chosen :][:1] if back]
+            chosen = self._items[self._chosen] if back and self._items else None
             self._items, self._message = found
-            self._chosen = next((n for n, item in enumerate(self._items) if (item.kind, item.id) in chosen), 0)
+            keys = [(item.kind, item.id) for item in self._items]
+            key = chosen and (chosen.kind, chosen.id)
+            self._chosen = keys.index(key) if key in keys else 0
         self.application.invalidate()
 
     async def _away(self, job: Callable[[], T]) -> T | None:

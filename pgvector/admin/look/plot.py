@@ -14,7 +14,7 @@ def bars(values: Sequence[int], first: str, last: str, *, width: int) -> str:
     There is at least one bar. When there are more values than columns, neighbouring ones are added up, the same number
     in each bar.
     """
-    label = f"{max(_grouped(values, 1), default=0):,}"
+    label = f"{max(values, default=0):,}"
     group = 1
     while len(values) > group * max(1, width - len(label) - 1):
         group += 1

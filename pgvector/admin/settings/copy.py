@@ -68,7 +68,8 @@ def _planned(home: Path, target: Path, keys: list[str]) -> _Copy:
     before = {setting.key: setting.shown for setting in settings_of(target, {})}
     rows, values, secrets = [], {}, {}
     forms = saved_forms(source)
-    for key, setting in ((setting.key, setting) for setting in settings_of(home)):
+    for setting in settings_of(home):
+        key = setting.key
         if key not in keys or getattr(source, key) == getattr(theirs, key):
             continue
         rows.append({"Setting": key, "Now": text_of(before[key]), "Then": text_of(setting.shown)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeAlias, get_args
 
@@ -130,27 +130,20 @@ def _of_processes(running: Iterable[Process]) -> dict[str, list[Sample]]:
     return {
         "process_start_time_seconds": [(spool, _seconds(beat.started)) for spool, beat in alive],
         "process_last_success_timestamp_seconds": [(spool, _seconds(beat.last_success)) for spool, beat in alive],
-        "process_events": list(_events(running)),
-        "process_recalls": list(_recalls(running)),
+        "process_events": [
+            ({**spool, "outcome": outcome}, getattr(beat.counters, outcome))
+            for spool, beat in alive
+            for outcome in OUTCOMES
+        ],
+        # None of processes without a standby.
+        "process_recalls": [
+            ({**spool, "server": server}, getattr(beat, f"recalls_by_{server}"))
+            for spool, beat in alive
+            if beat.recalls_by_standby or beat.recalls_by_primary
+            for server in ("standby", "primary")
+        ],
         "process_vectors": [(spool, beat.healed) for spool, beat in alive],
     }
-
-
-def _events(running: Iterable[Process]) -> Iterator[Sample]:
-    for process in running:
-        if process.alive and process.heartbeat:
-            for outcome in OUTCOMES:
-                labels = {"spool": process.folder.name, "outcome": outcome}
-                yield labels, getattr(process.heartbeat.counters, outcome)
-
-
-def _recalls(running: Iterable[Process]) -> Iterator[Sample]:
-    """Those of processes with a standby; there is none for others."""
-    for process in running:
-        beat = process.heartbeat
-        if process.alive and beat and (beat.recalls_by_standby or beat.recalls_by_primary):
-            yield {"spool": process.folder.name, "server": "standby"}, beat.recalls_by_standby
-            yield {"spool": process.folder.name, "server": "primary"}, beat.recalls_by_primary
 
 
 def _seconds(at: datetime | None) -> float | None:
