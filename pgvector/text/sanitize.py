@@ -74,7 +74,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[ .,/-][A-Za-z0-9_]+)*")
 # What the first steps of `visible` replace. Most texts have none of it, and one search is faster than four: it stops at
 # unusual characters only, and looks behind to see which they are.
 _UNUSUAL = re.compile(f"[^\\t\\n -~](?<=[{_HIDDEN_CHARS}{_DISGUISED_CHARS}\ud800-\udfff\r\x85\u2028\u2029])")
-_LINK = re.compile(r"\]\((?P<address>\s?<?[^\s()<>]*+)")
+# A bracket in the address can end the text of another link.
+_LINK = re.compile(r"\]\((?P<address>\s?<?(?:[^\s()<>\]]|\](?!\())*+)")
 # A tag whose attributes load or follow an address, or run a script.
 _LOADING = re.compile(
     r"<(?P<inside>\s?/?[a-z][^<>]{0,400}?[\s\"'/](?:src\w*|href|xlink:href|action|formaction|poster|data|background|style"

