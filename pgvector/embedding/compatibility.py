@@ -73,9 +73,9 @@ class EmbedderCompatibility:
 
     def usable(self) -> Embedder | str:
         """The embedder if its vectors are compatible with the database, else the reason why vector search is off."""
-        return (
-            (CHANGED if self._database.held.outdated else self._mismatch) or self.embedder or self._no_embedder_reason
-        )
+        if self._database.held.outdated:
+            return CHANGED
+        return self._mismatch or self.embedder or self._no_embedder_reason
 
     @property
     def undecided(self) -> bool:
@@ -91,11 +91,13 @@ class EmbedderCompatibility:
     def condition(self) -> Condition:
         """Whether questions get vectors. Settings without an embedder are a problem if stored rows have vectors."""
         mismatch, state = self._mismatch, self._database.state
-        wanted = mismatch != self._no_embedder_reason or (state and state.embedding_model)
-        if mismatch:
-            return Condition(mismatch, self._mismatched_since) if mismatch != STARTING and wanted else Condition()
-        with self._lock:
-            return self._embedder.condition if isinstance(self._embedder, Breaker) else Condition()
+        if not mismatch:
+            with self._lock:
+                return self._embedder.condition if isinstance(self._embedder, Breaker) else Condition()
+        has_vectors = state is not None and bool(state.embedding_model)
+        if mismatch == STARTING or (mismatch == self._no_embedder_reason and not has_vectors):
+            return Condition()
+        return Condition(mismatch, self._mismatched_since)
 
     @property
     def floor(self) -> float | None:

@@ -41,7 +41,12 @@ def candidates(url: str) -> tuple[tuple[str, Dialect], ...]:
     """The addresses that `rerank_url` may mean, each with the dialects to try there, in order."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    paths = [path] if path.endswith(_ROUTES) else [f"{path}/rerank"] + ["/v1/rerank"] * (not path)
+    if path.endswith(_ROUTES):
+        paths = [path]
+    elif path:
+        paths = [f"{path}/rerank"]
+    else:
+        paths = ["/rerank", "/v1/rerank"]
     dialects: tuple[Dialect, ...] = ("documents", "texts")
     return tuple((parts._replace(path=each, fragment="").geturl(), dialect) for each in paths for dialect in dialects)
 

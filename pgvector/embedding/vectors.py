@@ -60,20 +60,23 @@ def validated(
         raise EmbedderMismatch(f"{source} answered {len(rows)} vectors to {count} texts")
     expected = dimensions or len(rows[0])
     for index, row in enumerate(rows):
-        if not row or len(row) != expected:
+        if row and len(row) == expected:
+            continue
+        if dimensions:
             raise EmbedderMismatch(
                 f"{source} answered vectors of {len(row)} numbers where {dimensions} are expected; correct "
                 f"embed_model, or set embed_dimensions to {len(row)} if the database was made for that length"
-                if dimensions
-                else f"{source} answered vectors of different lengths: "
-                f"{expected} numbers first, {len(row)} in number {index + 1}"
             )
+        raise EmbedderMismatch(
+            f"{source} answered vectors of different lengths: {expected} numbers first, {len(row)} in number "
+            f"{index + 1}"
+        )
     norms = [math.hypot(*row) for row in rows]
     bad = [index for index, norm in enumerate(norms) if not _NORM_MIN <= norm < math.inf]
     if bad:
         fault = "only zeros" if norms[bad[0]] < _NORM_MIN else "numbers that are not finite"
         message = f"{source} answered {fault} in {len(bad)} of {count} vectors, first in number {bad[0] + 1}"
-        if trusted if count == 1 else len(bad) < count:
+        if len(bad) < count or (count == 1 and trusted):
             raise TextRefused(message, bad[0])
         raise EmbedderMismatch(message)
     return [

@@ -75,18 +75,18 @@ def _protocol(**given: Any) -> Any:
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     made: Any = AutoHTTPProtocol(**given)
-    made.loop.call_later(HEADER_S_MAX, _close_silent, made, None)
+    made.loop.call_later(HEADER_S_MAX, _close_silent, made, True, None)
     return made
 
 
-def _close_silent(protocol: Any, before: Any) -> None:
-    """Close a connection that has been without a request for HEADER_S_MAX; `before` is its last one of that time."""
+def _close_silent(protocol: Any, waited: bool, before: Any) -> None:
+    """Close a connection without a request for HEADER_S_MAX: it `waited` that long ago, too, after `before`."""
     last = protocol.cycle
     waits = last is None or last.response_complete
-    if waits and last is before:
+    if waits and waited and last is before:
         protocol.transport.close()
     elif not protocol.transport.is_closing():
-        protocol.loop.call_later(HEADER_S_MAX, _close_silent, protocol, last if waits else protocol)
+        protocol.loop.call_later(HEADER_S_MAX, _close_silent, protocol, waits, last)
 
 
 def _until_the_end(app: Any) -> Any:

@@ -89,9 +89,10 @@ def _months(text: str, today: date) -> Iterator[tuple[Days, str]]:
         if day:
             days = _one_day(year, month, int(day), today)
         else:
-            part = _numbers("part").get(match["part"] or "")
-            latest = _latest_year(month, ([1, 1, *(day + 1 for day in PARTS)])[part or 0], today)
-            days = _part(_month(year or latest - _is_last(match[0], month, 1, today), month), part)
+            part = _numbers("part").get(match["part"] or "", 0)
+            begins = PARTS[part - 2] + 1 if part > 1 else 1
+            latest = _latest_year(month, begins, today) - _is_last(match[0], month, 1, today)
+            days = _part(_month(year or latest, month), part)
         if days:
             yield days, match[0].strip()
 
@@ -115,11 +116,10 @@ def _ago(text: str, today: date) -> Iterator[tuple[Days, str]]:
 
 
 def _offsets(text: str, today: date) -> Iterator[tuple[Days, str]]:
-    for pattern, kinds in _offset_patterns():
-        for match in pattern.finditer(text):
-            unit, offset = kinds[" ".join(_WORD.findall(match[0]))]
-            if match[0] in _lines()["french"] and not _FRENCH.search(text):
-                continue
+    pattern, kinds = _offset_pattern()
+    for match in pattern.finditer(text):
+        unit, offset = kinds[" ".join(_WORD.findall(match[0]))]
+        if match[0] not in _lines()["french"] or _FRENCH.search(text):
             yield _shifted(unit, offset, today), match[0]
 
 
@@ -146,8 +146,8 @@ def _month(year: int, month: int) -> Days:
     return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
 
 
-def _part(days: Days, part: int | None) -> Days:
-    """The beginning, the middle or the end of a month, or all of it."""
+def _part(days: Days, part: int) -> Days:
+    """The beginning (1), the middle (2) or the end (3) of a month, or all of it (0)."""
     first, end = days
     bounds = [first, *(first + timedelta(days=day) for day in PARTS), end]
     return (bounds[part - 1], bounds[part]) if part else days
@@ -163,11 +163,11 @@ def _is_last(words: str, month: int, months: int, today: date) -> bool:
 
 
 def _year_in(text: str, today: date) -> int | None:
-    for pattern, kinds in _offset_patterns():
-        for match in pattern.finditer(text):
-            unit, offset = kinds[" ".join(_WORD.findall(match[0]))]
-            if unit == "year":
-                return today.year + offset
+    pattern, kinds = _offset_pattern()
+    for match in pattern.finditer(text):
+        unit, offset = kinds[" ".join(_WORD.findall(match[0]))]
+        if unit == "year":
+            return today.year + offset
     return None
 
 
@@ -200,7 +200,7 @@ def _last_words() -> dict[_Finder, frozenset[str]]:
     words: dict[_Finder, Iterable[str]] = {
         _months: _numbers("name"),
         _ago: _units(),
-        _offsets: _offset_patterns()[0][1],
+        _offsets: _offset_pattern()[1],
         _seasons: _numbers("season"),
     }
     return {
@@ -226,7 +226,7 @@ def _units() -> dict[str, str]:
     return {word: name.split()[1] for name, words in _lines().items() if name.startswith("unit ") for word in words}
 
 
-def _any(words: list[str] | dict[str, int] | dict[str, str]) -> str:
+def _any(words: Iterable[str]) -> str:
     """A pattern of these words, the longest first: whole words where a script has spaces between them."""
     known = sorted(words, key=len, reverse=True)
     spaced = "|".join(r"\W+".join(word.split()) for word in known if not _unspaced(word))
@@ -262,14 +262,15 @@ def _ago_patterns() -> list[re.Pattern[str]]:
 
 
 @cache
-def _offset_patterns() -> list[tuple[re.Pattern[str], dict[str, tuple[str, int]]]]:
+def _offset_pattern() -> tuple[re.Pattern[str], dict[str, tuple[str, int]]]:
+    """A pattern of words such as "yesterday" and "last week", and for each a unit and how many of it from now."""
     kinds = {
         word: (name.split()[0], int(name.split()[1]))
         for name, words in _lines().items()
         if name.split()[0] in DAYS_OF
         for word in words
     }
-    return [(re.compile(_any(dict.fromkeys(kinds, 0))), kinds)]
+    return re.compile(_any(kinds)), kinds
 
 
 @cache

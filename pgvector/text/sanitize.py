@@ -118,7 +118,8 @@ def _special_tokens(shape: str) -> dict[int, str]:
         first = next((bar.start() for bar in bars if bar["begin"]), len(line))
         last = next((bar.start() for bar in reversed(bars) if bar["end"]), -1)
         for bar in bars:
-            if bar.start() < last if bar["begin"] else bar.start() > first:
+            has_other = bar.start() < last if bar["begin"] else bar.start() > first
+            if has_other:
                 edits |= dict.fromkeys(range(at + bar.start(), at + bar.end()), "")
                 edits[at + bar.start()] = "(" if bar["begin"] else ")"
         at += len(line) + 1

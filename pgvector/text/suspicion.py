@@ -233,18 +233,14 @@ def _decoded(text: str) -> Iterator[str]:
     for number, part in enumerate(_ENCODED.finditer(text)):
         if number >= ENCODED_MAX:
             return
-        for decode in (_hex, _base64):
+        for decode in (bytes.fromhex, _base64):
             try:
                 decoded = decode(part[0]).decode()
             except (binascii.Error, ValueError):
                 continue
-            if decoded.isprintable() or decoded.replace("\n", " ").isprintable():
+            if decoded.replace("\n", " ").isprintable():
                 yield decoded
                 break
-
-
-def _hex(text: str) -> bytes:
-    return bytes.fromhex(text)
 
 
 def _base64(text: str) -> bytes:

@@ -141,7 +141,7 @@ def _of_known_chunk(chunk: str) -> tuple[str, ...]:
 def _of_unspaced(run: str, *, singles: bool) -> Iterable[str]:
     units = _UNIT.findall(run)
     pairs = list(map("".join, pairwise(units)))
-    return [*units, *pairs] if singles else pairs or units
+    return [*units, *pairs] if singles else (pairs or units)
 
 
 def _folded(token: str) -> str:
