@@ -209,7 +209,10 @@ class Marks:
         return self._unwritten.get(name, name in self._listed)
 
     def _note(self, name: str, *, marked: bool) -> None:
-        (self._listed.add if marked else self._listed.discard)(name)
+        if marked:
+            self._listed.add(name)
+        else:
+            self._listed.discard(name)
 
     def _list(self) -> None:
         # A folder that is lost says nothing of its marks.

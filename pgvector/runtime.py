@@ -124,10 +124,11 @@ class Runtime:
             database.held.home = self.home.label(settings.home_label)
             self.compatibility = fit = EmbedderCompatibility(settings, self.home.state, database, self.home.path)
             self._batches = BatchProcessor(self._spool, letters, database, settings, key.renamed, outages.stored)
-            self._recaller = asked = recaller.build(database, fit.usable, settings)
-            changes = Changes(self.persons, self._batches.empty_caches, asked.empty_caches)
-            look, refile, recalls = changes.refresh, partial(key.refile, letters, self.accept), asked.recalls
+            self._recaller = recaller.build(database, fit.usable, settings)
+            look = Changes(self.persons, self._batches.empty_caches, self._recaller.empty_caches).refresh
+            refile = partial(key.refile, letters, self.accept)
             self._readiness = Readiness(settings, database, fit, key, look, self.in_background, refile, outages.over)
+            recalls = self._recaller.recalls
             self.writer = writer = AsyncWriter(self._batches, self._readiness.embedder, self._hooks, look, recalls)
             outages.parts = {"database": writer.condition, "outbox": writer.spool_condition, "embedder": fit.condition}
             if self._woken:

@@ -149,15 +149,13 @@ def _since(
         return None, summary < 0
     settled = any(message.role == "assistant" for message in carried)
     times = _original_times(record, session_id, carried)
-    if times[0] is None and any(time is not None for time in times):
-        # It was changed when it was kept.
-        return None, settled
+    if times[0] is None:
+        # The first one was changed when it was kept, or none of them is a copy.
+        changed = any(time is not None for time in times)
+        return None if changed else _moment(messages[summary].at), settled
     # A message that is not a copy was written after the compression.
-    answers = [
-        message.at if time is None else time
-        for message, time in zip(carried, times, strict=True)
-        if message.role == "assistant" and times[0] is not None
-    ]
+    written = zip(carried, times, strict=True)
+    answers = [message.at if time is None else time for message, time in written if message.role == "assistant"]
     return _moment(answers[0] if answers else messages[summary].at), settled
 
 

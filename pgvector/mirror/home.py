@@ -98,7 +98,7 @@ class Home:
 
         Empty when there is no file, None when it is unreadable.
         """
-        return self.entries_of(self._path_of(target))
+        return self.entries_of(str(self.file(target)))
 
     def entries_of(self, path: str) -> tuple[str, ...] | None:
         """As `entries`, of a copy of such a file."""
@@ -107,10 +107,7 @@ class Home:
 
     def lines(self, target: Target) -> tuple[str, ...] | None:
         """As `entries`, with the entries as hooks get them: scrubbed by the host, secrets not masked."""
-        return self._lines_of(self._path_of(target))
-
-    def _path_of(self, target: Target) -> str:
-        return f"{self.path}/memories/{FILES[target]}"
+        return self._lines_of(str(self.file(target)))
 
     def _lines_of(self, path: str) -> tuple[str, ...] | None:
         try:

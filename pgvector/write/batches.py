@@ -79,7 +79,8 @@ class BatchProcessor:
         """
         self.sources.next_orphan()
         while len(self._batches) < BATCHES_MAX and (taken := self.sources.take()):
-            self._batches.append(Batch(*taken, unprepared=deque(taken[1])))
+            source, records = taken
+            self._batches.append(Batch(source, records, unprepared=deque(records)))
             self._prepare(self._batches[-1], embedder)
         if not self._batches:
             self.status.notify()

@@ -117,15 +117,16 @@ class EmbeddingQueue:
     def _next_request(self) -> list[_Item]:
         """The next texts, for one embedder: as many as a request may have; empty when the worker has to end."""
         request: list[_Item] = []
-        most = self._settings.embed_batch_max
         with self._lock:
-            chars, needed = 0, self._running <= self._workers_max
-            while needed and self._waiting and chars < self._size.chars and len(request) < most:
+            most = self._settings.embed_batch_max if self._running <= self._workers_max else 0
+            chars = 0
+            while self._waiting and chars < self._size.chars and len(request) < most:
                 if request and self._waiting[0].embedder is not request[0].embedder:
                     break
                 request.append(self._waiting.popleft())
                 chars += len(request[-1].text)
-            self._running -= not request
+            if not request:
+                self._running -= 1
         return request
 
     def _settle(self, embedder: Embedder, request: list[_Item]) -> None:
