@@ -1,3 +1,1 @@
 """Structured facts: their notation, the signals that close a scope, and the block for a prompt."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """What hosts provide outside of hooks: settings, environment, `state.db`, transcripts, source of the installation."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """MEMORY.md and USER.md: their entries, the snapshot, and the comparison with the database."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """The durable queue on local disk between the hooks and Postgres."""
-
-from __future__ import annotations

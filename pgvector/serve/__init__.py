@@ -1,3 +1,1 @@
 """The MCP server: the memory for any MCP client, over stdin and stdout or HTTP."""
-
-from __future__ import annotations

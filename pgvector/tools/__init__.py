@@ -1,3 +1,1 @@
 """The tools of the agent: schemas, arguments, calls and the JSON that they answer."""
-
-from __future__ import annotations

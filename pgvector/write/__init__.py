@@ -1,3 +1,1 @@
 """From the outbox into rows: the writer thread, batches, validation, backfill of vectors and words."""
-
-from __future__ import annotations

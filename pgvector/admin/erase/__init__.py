@@ -1,3 +1,1 @@
 """erase: delete rows for good, in the database and in this home, and say what still holds them."""
-
-from __future__ import annotations

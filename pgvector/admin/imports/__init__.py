@@ -1,3 +1,1 @@
 """import: archives, and memories of other packages, each read by a module of its own."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """reembed: change the embedding model while agents go on."""
-
-from __future__ import annotations

@@ -1,3 +1,1 @@
 """Connections to Postgres: the pool, transactions with their time limits, and the errors of the driver."""
-
-from __future__ import annotations

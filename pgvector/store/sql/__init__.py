@@ -1,3 +1,1 @@
 """SQL statements, one file a statement."""
-
-from __future__ import annotations
