@@ -195,10 +195,7 @@ class Marks:
             problem = self._write()
         if changed and problem:
             log.warning(
-                "other processes do not know yet %s (%s): make %s writable",
-                self._meaning,
-                problem,
-                self.folder,
+                "other processes do not know yet %s (%s): make %s writable", self._meaning, problem, self.folder
             )
 
     def abandon(self) -> None:

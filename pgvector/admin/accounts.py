@@ -26,11 +26,7 @@ QUESTION = """Accounts, one a line, then an empty line. An account is one of the
 
 
 def asked(
-    runtime: Runtime,
-    home: Path,
-    console: Console,
-    profile: str,
-    known: Callable[[str], bool] = lambda _: False,
+    runtime: Runtime, home: Path, console: Console, profile: str, known: Callable[[str], bool] = lambda _: False
 ) -> list[str]:
     """The themes of the accounts that the operator types; `profile` is empty for that of the home.
 

@@ -34,12 +34,7 @@ class Reranker:
     constructor raises InvalidURL, UnicodeError or SettingsError.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        key: str = "",
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, key: str = "", transport: httpx.BaseTransport | None = None) -> None:
         address = httpx.URL(settings.rerank_url)
         self._model, self._chars_max = settings.rerank_model, settings.rerank_chars_max
         self._candidates = rerank_api.candidates(str(address.copy_with(username=None, password=None)))

@@ -28,7 +28,7 @@ from .segments import (
     remove_folder,
     save_acknowledged,
     segment_path,
-)  # fmt: skip
+)
 from .spool import Spool
 
 log = logging.getLogger("hermes.pgvector")

@@ -37,7 +37,7 @@ from .segments import (
     segment_path,
     segments,
     sync_segments,
-)  # fmt: skip
+)
 
 log = logging.getLogger("hermes.pgvector")
 

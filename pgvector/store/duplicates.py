@@ -112,9 +112,7 @@ def merge(
         return 0
     going = [row for row in rows.values() if not row["home"] and alike(kept["content"], row["content"])]
     for row in going:
-        entries.delete(
-            connection, theme, row["id"], session_id="", at=at, replaced_by=kept["content"], how="removed"
-        )  # fmt: skip
+        entries.delete(connection, theme, row["id"], session_id="", at=at, replaced_by=kept["content"], how="removed")
     if going:
         tags = dict.fromkeys(tag for row in (kept, *going) for tag in row["tags"] or ())
         merged = [row["id"] for row in going]

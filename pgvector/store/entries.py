@@ -246,9 +246,7 @@ def delete(
     The history keeps it, with the session, the time, the new text and `how` that are given.
     """
     how = how or ("removed" if replaced_by is None else "replaced")
-    values = {
-        "theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by
-    }  # fmt: skip
+    values = {"theme": theme, "id": number, "session_id": session_id, "at": at, "how": how, "replaced_by": replaced_by}
     rows = removals.delete_rows(connection, "delete_entry", values)
     if not rows:
         return None

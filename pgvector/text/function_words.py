@@ -91,7 +91,7 @@ _OF_LANGUAGE = [
         göre hangi hangisi hem her için ile ise kaç kadar ki kim kime kimin mı mi mu mü nasıl ne neden nedir
         nerede nereden nereye niçin o olan olarak olduğu onu onun sana sen senin siz sonra şu tüm var ve veya ya""",
     )
-]  # fmt: skip
+]
 
 
 # Not among those above: Postgres drops them.

@@ -28,11 +28,7 @@ def origin(connection: Connection) -> str:
 
 
 def manifest(
-    connection: Connection,
-    verify: Callable[[Connection], SchemaState],
-    themes: Sequence[str] | None,
-    *,
-    vectors: bool,
+    connection: Connection, verify: Callable[[Connection], SchemaState], themes: Sequence[str] | None, *, vectors: bool
 ) -> dict[str, Any]:
     """What an archive says about itself: the model and dimensions of its vectors, the numbers of its rows.
 

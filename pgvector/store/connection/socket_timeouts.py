@@ -34,11 +34,7 @@ class TimedConnection(psycopg.Connection[DictRow]):
 
     @classmethod
     def connect(  # type: ignore[override]  # the keywords of psycopg go through
-        cls,
-        conninfo: str = "",
-        *,
-        report: Callable[[psycopg.OperationalError | None], None],
-        **kwargs: Any,
+        cls, conninfo: str = "", *, report: Callable[[psycopg.OperationalError | None], None], **kwargs: Any
     ) -> TimedConnection:
         """Connect as psycopg does, and report the result."""
         try:
