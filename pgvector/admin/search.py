@@ -58,7 +58,8 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
             wait_ready(runtime)
             complete = runtime.writer.flush(request.budget_s, orphans=True)
             kinds = [kind for kind, name in _NAMES.items() if wanted in (name, "both")]
-            answers = dict(zip(map(_NAMES.__getitem__, kinds), runtime.recall_each(kinds, request), strict=True))
+            recalls = zip(kinds, runtime.recall_each(kinds, request), strict=True)
+            answers = {_NAMES[kind]: recall for kind, recall in recalls}
     asked = {"query": args.query, "theme": theme, "scope": args.scope or settings.scope_default}
     console.data({**asked, **{name: _document(recall) for name, recall in answers.items()}})
     _show(answers, console, args.explain, settings.hide_suspicious)

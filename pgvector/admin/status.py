@@ -56,9 +56,10 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
         server = found.server_info
         version = f"pgvector {server.pgvector_version}" if server.pgvector_version else "no pgvector"
         lines.append(("Server", f"Postgres {server.server_version}, {version}, {size(server.database_bytes)}"))
+    elif found.server is None:
+        lines.append(("Server", "not reachable"))
     else:
-        state = "not reachable" if found.server is None else "stopped" if found.server.account else "not created yet"
-        lines.append(("Server", state))
+        lines.append(("Server", "stopped" if found.server.account else "not created yet"))
     if found.standby:
         lines.append(("Standby", standby.line(found.standby, running)))
     if found.schema:

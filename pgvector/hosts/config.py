@@ -61,7 +61,8 @@ def environment(home: Path, environ: Mapping[str, str] | None = None) -> dict[st
     A gateway that serves several profiles has the `.env` of its own home in its environment, as it was at its start.
     These variables are not those of the other homes.
     """
-    environ, serves = os.environ if environ is None else environ, in_gateway()
+    environ = os.environ if environ is None else environ
+    serves = in_gateway()
     foreign: Mapping[str, str | None] = {}
     # Without a home folder of the user, or when its files cannot be read, the environment has nothing of it.
     with suppress(RuntimeError, SettingsError):

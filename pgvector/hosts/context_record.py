@@ -99,12 +99,13 @@ def _read(record: sqlite3.Connection, session_id: str, seen: Seen) -> Reading | 
     prompt = _prompt(record, session_id)
     same = tuple(record.execute(_SAME, (session_id, seen.last)).fetchone())
     afresh = seen.size == 0 or same != (seen.size, seen.first, seen.newest)
-    messages = _messages(record, session_id, 0 if afresh else seen.last)
+    after = 0 if afresh else seen.last
+    messages = _messages(record, session_id, after)
     if messages is None:
         return None
     answered = max((place for place, message in enumerate(messages, 1) if message.role == "assistant"), default=0)
     since, settled = _since(record, session_id, messages) if afresh else (seen.since, True)
-    last = messages[answered - 1].id if answered else 0 if afresh else seen.last
+    last = messages[answered - 1].id if answered else after
     size, first, newest = record.execute(_SAME, (session_id, last)).fetchone()
     known = Seen(prompt, size if settled else 0, first, newest, last, since)
     return Reading(known, afresh, tuple(messages[:answered]), tuple(messages[answered:]))

@@ -125,7 +125,9 @@ def working_folder(platform: str, given: str = "") -> Path | None:
     cwd: Any = host_module("agent.runtime_cwd")
     try:
         # A folder that was deleted, and one that the host refuses to name, raise errors.
-        return Path(given).expanduser() if given else Path(cwd.resolve_agent_cwd() if cwd else os.getcwd())
+        if given:
+            return Path(given).expanduser()
+        return Path(cwd.resolve_agent_cwd() if cwd else os.getcwd())
     except (OSError, RuntimeError, ValueError, AttributeError):
         return None
 

@@ -21,7 +21,8 @@ def missing_packages() -> str:
 def pip_install(extra: str = "", python: str = "") -> str:
     """The pip command that installs this package, for another `python` if one is given."""
     pip = f"{shlex.quote(python)} -m pip install" if python else "pip install"
-    folder, wanted = _source(), f"[{extra}]" if extra else ""
+    folder = _source()
+    wanted = f"[{extra}]" if extra else ""
     return f"{pip} {shlex.quote(f'{folder}{wanted}')}" if folder else f"{pip} {shlex.quote(f'.{wanted}')}, {UNKNOWN}"
 
 

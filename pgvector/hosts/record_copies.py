@@ -88,7 +88,8 @@ class _Kept:
     def original(self, message: Mapping[str, Any], *, at_once: bool) -> int | None:
         """The place of the message of which this one is a copy; None when it is none."""
         role, content, at = message["role"], message["content"], message["written"]
-        same, place = self._places[role, content], self._exact.get((role, content, at)) if at else None
+        same = self._places[role, content]
+        place = self._exact.get((role, content, at)) if at else None
         if place is None and same and at_once and self.messages[same[-1]]["compacted"]:
             place = same[-1]
         return None if place is None or self.messages[place]["taken_back"] else place

@@ -102,7 +102,8 @@ def _ago(text: str, today: date) -> Iterator[tuple[Days, str]]:
     for pattern in _ago_patterns():
         for match in pattern.finditer(text):
             written = match.groupdict().get("n") or "1"
-            count, unit = int(written) if written.isdecimal() else counts[written], units[match["u"]]
+            count = int(written) if written.isdecimal() else counts[written]
+            unit = units[match["u"]]
             if not 0 < count <= AGO_MAX:
                 continue
             try:

@@ -101,7 +101,7 @@ def local_files(home: Home, settings: Settings) -> Iterator[Check]:
 def _spools(running: list[Process], settings: Settings) -> Check:
     waiting = total(process.waiting for process in running)
     found = processes.waiting_line(waiting)
-    if any(process.waiting.bytes > settings.spool_max_mb << 19 for process in running):
+    if any(2 * process.waiting.bytes > settings.spool_max_mb << 20 for process in running):
         remedy = "bring the database back, or raise spool_max_mb"
         return Check("spool", "problem", f"{found}; the spool of a process is more than half full", remedy)
     if waiting.oldest and (now() - waiting.oldest).total_seconds() > WAIT_S_MAX:

@@ -34,7 +34,9 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     try:
         with closing(Database(settings, home)) as database, database.connection() as connection:
             database.verify(connection)
-            asked, found, answered = now(), health(connection), now()
+            asked = now()
+            found = health(connection)
+            answered = now()
             themes = pruning.themes(connection)
             # The disk of a private server is looked at as a disk of this host.
             owned = database.server is not None

@@ -93,11 +93,14 @@ def _starts(kinds: Sequence[Kind], place: tuple[datetime, Kind, int] | None) -> 
         return [(kind, None, 0) for kind in kinds]
     at, last, number = place
     order = list(KINDS)
-    # Of the same time, the kinds after that of the last row are still to come.
-    return [
-        (kind, at, number if kind == last else ID_MAX if order.index(kind) > order.index(last) else ID_MIN)
-        for kind in kinds
-    ]
+
+    def before(kind: Kind) -> int:
+        if kind == last:
+            return number
+        # Of the same time, the kinds after that of the last row are still to come.
+        return ID_MAX if order.index(kind) > order.index(last) else ID_MIN
+
+    return [(kind, at, before(kind)) for kind in kinds]
 
 
 def _name(row: Listed) -> str:

@@ -75,6 +75,7 @@ def _document(theme: ThemeTotals, sample: ThemeSample) -> dict[str, Any]:
 
 def _row(theme: dict[str, Any], own: str) -> dict[str, Cell]:
     homes = theme["homes"]
+    this = " (this)" if homes == [own] else ""
     return {
         "Entries": theme["entries"],
         "Turns": theme["turns"],
@@ -83,7 +84,7 @@ def _row(theme: dict[str, Any], own: str) -> dict[str, Cell]:
         "Size": size(theme["bytes_estimated"]),
         "First": local_time(theme["first"])[:10],
         "Last": local_time(theme["latest"])[:10],
-        "Homes": f"{len(homes)}{' (this)' if homes == [own] else ''}" if homes else "",
+        "Homes": f"{len(homes)}{this}" if homes else "",
         "Theme": safe_line(theme["theme"], NAME_CHARS_MAX),
     }
 

@@ -42,8 +42,11 @@ class DatabaseChoice:
             self.server.ensure_running()
         if not self.migrate:
             return []
-        role = AGENT if self.server else self.found.server_info.role if self.found and self.admin_dsn else None
-        target = self.server.dsn if self.server else self.admin_dsn or self.dsn
+        role, target = None, self.admin_dsn or self.dsn
+        if self.server:
+            role, target = AGENT, self.server.dsn
+        elif self.found and self.admin_dsn:
+            role = self.found.server_info.role
         applied = migrations.migrate(target, runtime_role=role, dimensions=dimensions, progress=console.say)
         if self.server is None:
             now = probe(self.dsn, 10)

@@ -78,7 +78,8 @@ class _Observed(Collector):
             found = [({**labels, **own}, value) for own, value in samples[name] if value is not None]
             if not found:
                 continue
-            names, make = list(found[0][0]), CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            names = list(found[0][0])
+            make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
             family = make(f"{PREFIX}{name}", text, labels=names)
             for own, value in found:
                 family.add_metric([own[label] for label in names], value)

@@ -57,9 +57,11 @@ def snippet(text: str, matched: Sequence[str] = ()) -> Markup:
     """The text around the first of the matched words, with these words marked."""
     shown = visible(text)
     first = next((found.start() for found in _spans(shown, matched)), 0)
-    start = max(0, first - BEFORE_CHARS_MAX) if first > SNIPPET_CHARS_MAX - BEFORE_CHARS_MAX else 0
-    start = shown.find(" ", start, first) + 1 or start if start else 0
-    return Markup("… ") * bool(start) + marked(cut_at_word(shown[start:], SNIPPET_CHARS_MAX), matched)
+    if first <= SNIPPET_CHARS_MAX - BEFORE_CHARS_MAX:
+        return marked(cut_at_word(shown, SNIPPET_CHARS_MAX), matched)
+    start = first - BEFORE_CHARS_MAX
+    start = shown.find(" ", start, first) + 1 or start
+    return Markup("… ") + marked(cut_at_word(shown[start:], SNIPPET_CHARS_MAX), matched)
 
 
 def marked(text: str, matched: Sequence[str]) -> Markup:

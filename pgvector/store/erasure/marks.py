@@ -197,11 +197,14 @@ def without_erased(event: Event, erased_at: ErasedAt) -> Event | None:
                 return None
             turns = tuple(("" if erased_at("turns", user) else user, answer) for user, answer in event.turns)
             turns = tuple(turn for turn in turns if any(turn) and not (turn[1] and erased_at("turns", turn[1])))
-            return event if turns == event.turns else replace(event, turns=turns) if turns else None
+            if turns == event.turns:
+                return event
+            return replace(event, turns=turns) if turns else None
         case TurnTaken():
             user, answer = (("" if erased("turns", text) else text) for text in (event.user, event.assistant))
-            unchanged = (user, answer) == (event.user, event.assistant)
-            return event if unchanged else replace(event, user=user, assistant=answer) if user or answer else None
+            if (user, answer) == (event.user, event.assistant):
+                return event
+            return replace(event, user=user, assistant=answer) if user or answer else None
         case Delegated():
             gone = erased("session", event.child_session_id) or any(
                 erased("turns", t) for t in (event.task, event.result)

@@ -251,8 +251,10 @@ def _delete_rows(connection: Connection, kind: Found, theme: str, page: list[Row
         if kind == "entries":
             # A trigger has noted the deletions.
             connection.execute(QUERIES["erase_past"], values)
-    for name in ("tombstones", "withdrawals", "pruned", *(("edges",) if kind == "turns" else ())) if alone else ():
-        deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
+    if alone:
+        for name in ("tombstones", "withdrawals", "pruned", "edges"):
+            if name != "edges" or kind == "turns":
+                deleted[name] = connection.execute(QUERIES[f"erase_{name}_of_texts"], values).rowcount
     entry_homes.forget(connection, [theme], [row.text for row in page])
     return +deleted
 
