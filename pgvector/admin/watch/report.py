@@ -17,8 +17,8 @@ from ...outbox.inspection import Backlog, processes, total
 from ...session.outages import began
 from ...settings import Settings, load
 from ...store.connection.database import Connection
-from ..configuration import typed
 from ...store.schema.verification import SchemaState
+from ..configuration import typed
 from ..console import ATTENTION, Console, counted, facts_table, local_time
 from . import host, metrics, services, turns
 from .finding import Finding
