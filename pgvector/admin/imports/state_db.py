@@ -81,11 +81,12 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
         database, rules, record, args.home, frozenset[str]().union(*marks), key_bytes(key), args.dry_run,
         Capture(rules.settings),
     )  # fmt: skip
-    # The oldest first: a session begins with turns of the one that it continues.
     try:
         sessions = state_db.recent_sessions(record.path, 0, SESSIONS_MAX)[::-1]
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}; nothing is imported") from None
+    # The oldest first: a session may begin with turns of one before it, in which more may have been said later.
+    sessions.sort(key=_began)
     with console.progress() as progress:
         for row in progress.track(sessions, description="sessions"):
             _session(job, row)
@@ -93,6 +94,12 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     wrong = [{"line": number, "reason": reason} for number, reason in job.wrong]
     return {"rows": {"turn": found} if sessions else {}, "sessions": len(sessions), "skipped": dict(job.skipped),
             "erased": 0, "vectors": "none", "wrong": wrong}  # fmt: skip
+
+
+def _began(row: Mapping[str, Any]) -> float:
+    """When a session began, in seconds since 1970; 0 when that is not known."""
+    at = row.get("started_at")
+    return at if isinstance(at, int | float) else 0
 
 
 def _session(job: _Job, row: Mapping[str, Any]) -> None:

@@ -260,6 +260,16 @@ def test_what_a_continued_session_repeats_is_stored_once(
     assert numbers(database) == ["1", "2", "3"]
 
 
+def test_what_a_branch_repeats_is_stored_once_when_more_is_said_in_the_session_before_it(
+    bring: Callable[..., Outcome], record: Record, database: str
+) -> None:
+    record.say("s1", 1, 2, 4, end_reason="branched", started_at=100.0)
+    record.say("s2", 1, 2, 3, parent_session_id="s1", started_at=200.0)
+    assert bring("--dry-run").document["rows"]["turn"]["new"] == 4
+    assert bring().document["rows"]["turn"]["new"] == 4
+    assert [session for session, *_ in sql(database)] == ["s1"] * 4 + ["s2"] * 2 + ["s1"] * 2
+
+
 @pytest.mark.parametrize("stored", [False, True])
 def test_what_a_compression_in_place_repeats_is_stored_once(
     bring: Callable[..., Outcome], record: Record, database: str, stored: bool
