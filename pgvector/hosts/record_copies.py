@@ -97,6 +97,8 @@ class _Kept:
     def add(self, message: dict[str, Any], *, goes_on: bool) -> None:
         """Keep a message; `goes_on` is whether the next one was written with it."""
         summarises = is_summary(message, message["content"])
+        if summarises and self._changed:
+            self._drop_changed()
         self._changed = self._compressed and message["role"] == "user" and goes_on and not summarises
         if not (message["taken_back"] or summarises):
             self._places[message["role"], message["content"]].append(len(self.messages))
@@ -111,13 +113,18 @@ class _Kept:
         if copy["taken_back"]:
             self._places[copy["role"], copy["content"]].remove(original)
             self._take_back(original)
-        last = self.messages[-1]
-        if self._changed or is_summary(last, last["content"]):
+        if self._changed:
+            self._drop_changed()
+        elif is_summary(self.messages[-1], self.messages[-1]["content"]):
             self.messages.pop()
-            if self._changed and not last["taken_back"]:
-                self._places[last["role"], last["content"]].pop()
-                del self._exact[last["role"], last["content"], last["written"]]
         self._changed = False
+
+    def _drop_changed(self) -> None:
+        """Leave out the last message, a question that a compression has changed."""
+        last = self.messages.pop()
+        if not last["taken_back"]:
+            self._places[last["role"], last["content"]].pop()
+            del self._exact[last["role"], last["content"], last["written"]]
 
     def _take_back(self, place: int) -> None:
         """Note that a message was taken back, and with a changed question those before it that have no answer."""

@@ -72,3 +72,15 @@ def test_what_a_host_writes_once_more_when_a_compressed_session_is_left_is_left_
     messages[-3]["taken_back"] = True
     back = [message["content"] for message in without_copies(messages) if message["taken_back"]]
     assert back == ["e"]
+
+
+def test_questions_that_a_host_has_merged_before_its_summary_are_left_out() -> None:
+    said = [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d"), ("assistant", "e"), ("user", "f")]
+    written = [*said[:2], ("user", "c\n\nd"), ("assistant", SUMMARY), said[-1]]
+    times = [*(10.0 * place for place in range(6)), *(100 + 1e-6 * place for place in range(5))]
+    messages = [
+        {"id": place, "role": role, "content": content, "tool_calls": None, "taken_back": False,
+         "compacted": place < len(said), "written": at}
+        for place, ((role, content), at) in enumerate(zip([*said, *written], times, strict=True))
+    ]  # fmt: skip
+    assert [(message["role"], message["content"]) for message in without_copies(messages)] == said
