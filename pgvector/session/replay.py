@@ -51,8 +51,10 @@ class Replay:
         if not self._has_transcript or self._session.is_off(theme := self._session.theme()):
             return
         messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
+        sessions = (*self._session.lineage.ancestors, self._session.id)
         with self._home.turn_lock:
-            saves, awaited = self._turns.saves(), self._home.awaited(theme, self._session.id)
+            saves = self._turns.saves()
+            awaited = [turn for session in sessions for turn in self._home.awaited(theme, session)]
         saved = savings(messages, self._home.settings.trusted_tools)
         for event in attribution.events(saved, saves, **self._session.origin(theme)):
             self._home.accept(event)

@@ -474,6 +474,18 @@ def test_a_session_that_goes_on_stores_its_running_turn_when_it_is_answered(
     assert stored(runtime, database) == [*LEFT[:2], ("user", GATE), ("assistant", DRY)]
 
 
+@pytest.mark.parametrize("reason", ["branch", "compression"])
+def test_a_question_is_stored_at_the_end_of_the_session_that_goes_on(
+    start: Callable[..., Runtime], database: str, reason: str
+) -> None:
+    runtime = start()
+    one = left(runtime, GATE, messages=UNANSWERED[:2] + UNANSWERED[4:])
+    one.go_on("s2", "s", anew=False, reason=reason)
+    one.replay.end(UNANSWERED[:2] + UNANSWERED[4:])
+    one.leave()
+    assert stored(runtime, database) == [*LEFT[:2], ("user", GATE)]
+
+
 def test_a_turn_that_is_handed_over_after_the_end_takes_the_place_of_its_question(
     start: Callable[..., Runtime], database: str
 ) -> None:
