@@ -33,7 +33,9 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(
             ("event_id", "kind", "target", "scope", "content", "status", "written_at", "changed_at", "session_id"), str
         ),
-        "used_at": str | None,
+        **dict.fromkeys(("used_at", "successor"), str | None),
+        "uses": int | None,
+        "metadata": dict | None,
     },
     "scope": {"session_id": str, "opened_at": str},
     "turn": {"session_id": str, "role": str, "content": str, "ts": str},
@@ -63,7 +65,9 @@ class Line:
     def check(self) -> None:
         """Raise BadArgument for a row of an archive in which a field of its kind is missing, or of another type."""
         row, fields = self.row, {"theme": str, **_FIELDS.get(self.kind, {})}
-        wrong = [name for name in fields if not isinstance(row.get(name), fields[name])]
+        found = {name: row.get(name) for name in fields}
+        # A bool is an int in Python.
+        wrong = [name for name in fields if isinstance(found[name], bool) or not isinstance(found[name], fields[name])]
         if not wrong and not all(isinstance(number, int) for number in row.get("replaces") or ()):
             wrong = ["replaces"]
         if not wrong and "event_id" in fields and not _UUID.fullmatch(row["event_id"]):

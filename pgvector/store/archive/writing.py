@@ -207,7 +207,7 @@ def _add_rows(connection: Connection, theme: str, batch: Batch, to: Destination)
         "words": [tokenizer.document(line.row["content"]) for line in batch.lines],
     }  # fmt: skip
     if batch.kind == "entry":
-        numbers = ([to.entry_id(batch.theme, old) for old in line.row["replaces"] or ()] for line in batch.lines)
+        numbers = ([to.entry_id(batch.theme, old) for old in line.row.get("replaces") or ()] for line in batch.lines)
         values["replaces"] = [f"{{{','.join(map(str, own))}}}" for own in numbers]
     rows = connection.execute(QUERIES[f"import_{batch.kind}"], values).fetchall()
     if to.dry_run:
@@ -246,7 +246,7 @@ def _fact(line: Line, of: Origin | None) -> ImportedFact:
         event_id=UUID(row["event_id"]).hex, kind=row["kind"], target=row["target"], scope=row["scope"],
         content=row["content"], status=row["status"], written_at=_time(row["written_at"]),
         changed_at=_time(row["changed_at"]), used_at=_time(row["used_at"]) if row.get("used_at") else None,
-        uses=row.get("uses", 0), session_id=row["session_id"], metadata=row.get("metadata", {}),
+        uses=row.get("uses") or 0, session_id=row["session_id"], metadata=row.get("metadata") or {},
         vectors=_vectors(line, of),
     )  # fmt: skip
 

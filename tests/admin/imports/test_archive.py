@@ -209,6 +209,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "fact": {"theme": "ops", "event_id": "00000000-0000-0000-0000-000000000001", "kind": "V", "target": "port",
              "scope": "", "content": "x", "status": "active", "written_at": "2026-01-01", "changed_at": "2026-01-01",
              "session_id": ""},
+    "past": {"theme": "ops", "entry_id": 1, "home": "", "target": "memory", "content": "x", "created_at": "2026-01-01",
+             "updated_at": "2026-01-01", "metadata": {}, "gone_at": "2026-01-01", "how": "removed", "session_id": ""},
     "link": {"theme": "dm-signal-1f3a5c7e9b0d2f46", "person": "dm-person-0123456789abcdef"},
     "withdrawal": {"theme": "ops", "session_id": "s", "role": "user", "at": "2026-01-01"},
 }  # fmt: skip
@@ -229,7 +231,8 @@ def written(path: Path, *rows: tuple[str, dict[str, Any], list[str]]) -> str:
     [
         *(("entry", name, value) for name in ("theme", "id", "content", "created_at") for value in (None, [1])),
         ("entry", "replaces", 5), ("entry", "replaces", [[]]), ("fact", "event_id", "x"), ("fact", "used_at", 5),
-        ("fact", "content", None), ("link", "person", None), ("withdrawal", "at", None),
+        ("fact", "content", None), ("fact", "metadata", 5), ("fact", "uses", {}), ("fact", "successor", [1]),
+        ("past", "entry_id", True), ("link", "person", None), ("withdrawal", "at", None),
     ],
 )  # fmt: skip
 def test_a_row_with_a_wrong_field_is_named_and_the_others_are_imported(
@@ -243,6 +246,17 @@ def test_a_row_with_a_wrong_field_is_named_and_the_others_are_imported(
     assert f"line 3 is refused: these fields are missing, or of another type: {field}\n" in done.err
     assert run(database, "select content from memory_entries order by 1") == [("number 8",), ("number 9",)]
     assert at(database, "import", path, "--dry-run", "--json").document["rows"]["entry"]["new"] == 0
+
+
+def test_a_row_without_what_an_archive_may_leave_out_is_imported(
+    database: str, tmp_path: Path, at: Callable[..., Outcome]
+) -> None:
+    entry = {name: value for name, value in ROWS["entry"].items() if name != "replaces"}
+    fact = {**ROWS["fact"], "metadata": None, "uses": None, "successor": None}
+    done = at(database, "import", written(tmp_path / "least.jsonl", ("entry", entry, []), ("fact", fact, [])))
+    assert done.code == 0, done.err
+    assert run(database, "select content, replaces from memory_entries") == [("x", None)]
+    assert run(database, "select content, uses, metadata from facts") == [("x", 0, {})]
 
 
 @pytest.mark.parametrize("vectors", [["AAA"], ["AAAA"], ["AYAAAA=="], ["AAMAADwAPAA8AA=="]])
