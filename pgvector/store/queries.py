@@ -26,18 +26,18 @@ KINDS: dict[Kind, dict[str, str]] = {
         "table": "memory_entries", "pieces": "memory_entry_pieces", "time": "created_at", "session": "id::text",
         "role": "''", "text": "content", "answers": "null::text", "current": "true",
         "written_in": "metadata ->> 'session_id'",
-        "searched": "content || ' ' || coalesce(tags::text, '') || ' ' || $notes",
+        "searched": "content || ' ' || coalesce(array_to_string(tags, ' '), '')",
     },
     "turns": {
         "table": "conversations", "pieces": "conversation_pieces", "time": "ts", "session": "session_id",
         "role": "role", "text": "content", "answers": "($before_turn)", "current": "true", "written_in": "session_id",
-        "searched": "content || ' ' || $notes",
+        "searched": "content",
     },
     "facts": {
         "table": "facts", "pieces": "fact_pieces", "time": "written_at", "session": "id::text",
         "role": "''", "text": "target || ': ' || content", "answers": "null::text",
         "current": "status in ('active', 'cold')",
-        "written_in": "session_id", "searched": "target || ': ' || content || ' ' || scope || ' ' || $notes",
+        "written_in": "session_id", "searched": "target || ': ' || content || ' ' || scope",
     },
 }  # fmt: skip
 # A statement about the rows of a scope has another form for a scope with tags, whose name ends in this: without tags,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -58,11 +59,18 @@ class Selection:
     @property
     def parameters(self) -> dict[str, Any]:
         """The named parameters of the statements."""
+        in_json = json.dumps(self.text, ensure_ascii=False)[1:-1]
         return {
             "themes": None if self.themes is None else list(self.themes),
             "ids": None if self.ids is None else list(self.ids),
-            "session": self.session, "text": containing(self.text), "limit": BATCH_ROWS,
+            "session": self.session, "text": containing(self.text), "noted": containing(in_json), "limit": BATCH_ROWS,
         }  # fmt: skip
+
+
+def _within(text: str) -> str:
+    """The pattern of what has a text in it; empty for an empty text."""
+    escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in text)
+    return f"%{escaped}%" if escaped else ""
 
 
 @dataclass(frozen=True, slots=True)

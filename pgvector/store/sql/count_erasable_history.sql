@@ -4,6 +4,7 @@ from memory_history
 where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
   and (%(ids)s::bigint[] is null or entry_id = any (%(ids)s::bigint[]))
   and (%(session)s = '' or %(session)s in (session_id, metadata ->> 'session_id'))
-  and (%(text)s = '' or content || ' ' || coalesce(replaced_by, '') || ' ' || coalesce(tags::text, '') || ' ' || $notes ilike %(text)s)
+  and (%(text)s = '' or $notes ilike %(noted)s
+    or content || ' ' || coalesce(replaced_by, '') || ' ' || coalesce(array_to_string(tags, ' '), '') ilike %(text)s)
 group by agent_identity
 order by agent_identity

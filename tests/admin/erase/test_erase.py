@@ -389,6 +389,18 @@ def test_rows_whose_metadata_have_a_text_are_erased_and_marks_of_this_package_ar
     assert contents(database, "memory_entries") == {"the second", "a row that stays"}
 
 
+@pytest.mark.parametrize("text", ['Anna "Ani" Huber', "C:\\users\\ann", "the first line\nthe second", "50%_x"])
+def test_a_text_is_found_in_metadata_and_tags_also_where_these_escape_it(
+    run_fast: Callable[..., Outcome], database: str, text: str
+) -> None:
+    learn(database, "ops", "noted", "noted with others", "tagged", "a row that stays")
+    for content, noted in (("noted", {"customer": f"{text}, Bern"}), ("noted with others", {"names": [{"of": text}]})):
+        sql(database, "update memory_entries set metadata = %s where content = %s", json.dumps(noted), content)
+    sql(database, "update memory_entries set tags = array['x', %s] where content = 'tagged'", text)
+    assert run_fast("--text", text, "--yes", "--json").document["removed"] == {"entries": 3}
+    assert contents(database, "memory_entries") == {"a row that stays"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -4,6 +4,6 @@ from $table
 where (%(themes)s::text[] is null or agent_identity = any (%(themes)s::text[]))
   and (%(ids)s::bigint[] is null or id = any (%(ids)s::bigint[]))
   and (%(session)s = '' or $written_in = %(session)s)
-  and (%(text)s = '' or $searched ilike %(text)s)
+  and (%(text)s = '' or $searched ilike %(text)s or $notes ilike %(noted)s)
 group by agent_identity
 order by agent_identity
