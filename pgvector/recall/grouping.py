@@ -29,8 +29,9 @@ from ..text.phrases import made_of, phrases
 # More near-equal rows than this are a flood: so many of them are shown before other rows, with so many variants.
 FLOOD_MIN, FLOOD_SHOWN, VARIANTS_MAX = 5, 3, 4
 # A newer row among so many of the best takes the place of an older one only for what is asked, if it has so much of
-# the score of that.
-NEWER_AMONG, NEWER_SHARE = 4, 0.3
+# the score of that. So much of its cosine counts as near: unrelated rows have less, though in a small scope they may be
+# the two nearest.
+NEWER_AMONG, NEWER_SHARE, NEAR_SHARE = 4, 0.3, 0.45
 _ACKNOWLEDGEMENT_CHARS_MAX = 80
 
 
@@ -120,8 +121,8 @@ def newest_first(
 
     One of the best rows that says that something has changed also takes its place before an older one, if it is about
     what is asked, its score is not much lower and the older one remains among the first `limit` rows. Of the two best
-    rows a short newer one needs neither words nor score, if both are also the two nearest by their `cosines`. A row
-    with a figure of the query, which the newer one lacks, is what is asked for.
+    rows a short newer one needs neither words nor score, if both are also the two nearest by their `cosines`, of which
+    its own is not much lower. A row with a figure of the query, which the newer one lacks, is what is asked for.
     """
     asked = figures(query)
 
@@ -136,11 +137,15 @@ def newest_first(
     }
     order = list(found)
     nearest = nlargest(2, (one.key for one in found if one.key in cosines), key=lambda key: cosines[key])
-    both_nearest = {one.key for one in found[:2]} == set(nearest)
+
+    def are_near(new: Found, old: Found) -> bool:
+        are_nearest = {new.key, old.key} == set(nearest)
+        return are_nearest and cosines[new.key] >= NEAR_SHARE * cosines[old.key]
+
     for at in range(1, 0 if asks_for_past(query) else min(NEWER_AMONG, len(order), limit or NEWER_AMONG)):
         new = order[at]
         for place, old in enumerate(order[:at]):
-            near = at == 1 and both_nearest and len(new.row.content) <= COMPARED_CHARS_MAX
+            near = at == 1 and len(new.row.content) <= COMPARED_CHARS_MAX and are_near(new, old)
             close = (near or scores[new.key] >= NEWER_SHARE * scores[old.key]) and new.row.role != "assistant"
             if close and may_stand_before(new, old) and updates(new.row.content, old.row.content, query, near=near):
                 order.insert(place, order.pop(at))

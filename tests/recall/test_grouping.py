@@ -103,6 +103,8 @@ def test_a_change_in_other_words_goes_first_if_both_rows_are_the_best_and_the_ne
     assert ordered(rows, near) == [new, old, rain]
     assert ordered(rows, {}) == [old, new, rain]
     assert ordered(rows, {**near, rows[2].key: 0.52}) == [old, new, rain]
+    # In a small scope the second nearest row may have nothing to do with the question.
+    assert ordered(rows, {**near, rows[1].key: 0.3, rows[2].key: 0.1}) == [old, new, rain]
     assert ordered(rows, near, "how often did you update the price list?") == [old, new, rain]
     assert ordered(found([old, rain, new]), dict(zip(near, (0.75, 0.47, 0.51), strict=True))) == [old, rain, new]
     assert ordered(found([rain, new, old]), near) == [rain, new, old]

@@ -727,10 +727,16 @@ def test_only_the_newest_rows_that_hold_a_common_word_are_ranked(make: Callable[
 
 
 def test_of_the_two_nearest_rows_the_one_that_says_a_change_is_first(memory: Memory) -> None:
-    old, new = "The kelp list is updated once a year.", "The tariff is now looked at by Ada."
+    old, new = "The kelp list is updated once a year.", "The tariff is now read."
     memory.add(entry(old), entry("It rained."), entry(new, at=datetime.now(UTC) + timedelta(hours=1)))
     assert memory.found("How is the kelp list updated?", kind="entries") == [new, old, "It rained."]
     assert memory.found("How was the kelp list updated?", kind="entries") == [old, new, "It rained."]
+
+
+def test_a_change_of_something_else_takes_no_place_in_a_small_scope(memory: Memory) -> None:
+    old, new = "The kelp list is updated once a year.", "We have now sold the drum that was in the yard."
+    memory.add(entry(old), entry(new, at=datetime.now(UTC) + timedelta(hours=1)))
+    assert memory.found("How is the kelp list updated?", kind="entries") == [old, new]
 
 
 @pytest.mark.parametrize("kind", ["turns", "entries"])
