@@ -28,6 +28,8 @@ log = logging.getLogger("hermes.pgvector")
 
 WAIT_S_MAX = 0.5
 MESSAGES_MAX = 20_000
+# In seconds since 1970: no time of Python is later.
+YEAR_10000 = 253_402_300_800
 _ENCODED = "\0json:"
 _LINE_END = re.compile("\n")
 
@@ -119,7 +121,7 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
     rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
     for number, role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
-        at = written if isinstance(written, int | float) else 0
+        at = written if isinstance(written, int | float) and written < YEAR_10000 else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
         speaks = role == "assistant" and not calls
         delivered = answered and speaks and not end

@@ -411,6 +411,18 @@ def test_the_rules_of_keep_decide(
     assert sql(database) == []
 
 
+@pytest.mark.parametrize("at", [SAID_AT.timestamp() * 1000, float("inf"), "yesterday"])
+def test_a_message_with_a_time_that_is_none_keeps_nothing_out(
+    bring: Callable[..., Outcome], record: Record, database: str, at: float | str
+) -> None:
+    record.say("s1", 1)
+    record.say("s2", 2)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set timestamp = ? where session_id = 's1'", (at,))
+    assert bring().code == 0
+    assert sorted(numbers(database)) == ["1", "2"]
+
+
 def test_a_file_that_is_no_record_is_refused(bring: Callable[..., Outcome], record: Record) -> None:
     record.path.write_bytes(b"no database")
     assert bring().code == 1
