@@ -214,9 +214,19 @@ def _add_missing_turns(connection: Connection, event: SessionEnded, names: Names
     missing = missing_turns(event.turns, _stored_turns(connection, event, names))
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
+    _drop_unanswered(connection, event, [question for question, answer in missing if question and answer])
     turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
     return min(1, _add_turns(connection, {event.theme: turns}))
+
+
+def _drop_unanswered(connection: Connection, event: SessionEnded, questions: Sequence[str]) -> None:
+    """Delete those of the questions that were stored without an answer, when a process ended before it came."""
+    session = {"theme": event.theme, "sessions": [event.session_id]}
+    found = connection.execute(QUERIES["count_questions"], {**session, "questions": questions}) if questions else ()
+    for asked in [row["question"] for row in found]:
+        turn = {"role": "user", "content": asked, "at": event.at, "standing": 0}
+        connection.execute(QUERIES["withdraw_turn"], {**session, **turn})
 
 
 def _stored_turns(connection: Connection, event: SessionEnded, names: Names) -> Counter[tuple[str, str]]:

@@ -496,6 +496,18 @@ def test_a_turn_that_is_handed_over_after_the_end_takes_the_place_of_its_questio
     assert stored(runtime, database) == [*LEFT[:2], ("user", GATE), ("assistant", DRY)]
 
 
+def test_a_turn_that_is_answered_by_the_next_process_takes_the_place_of_its_question(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """A gateway that was stopped in the midst of a turn goes on with it when it is started again."""
+    runtime = start()
+    left(runtime, GATE, messages=[*UNANSWERED[:2], user(GATE)]).leave()
+    assert stored(runtime, database) == [*LEFT[:2], ("user", GATE)]
+    for _ in range(2):
+        talk(runtime).replay.end([*UNANSWERED[:2], user(GATE), says(DRY)])
+    assert sorted(stored(runtime, database)) == sorted([*LEFT[:2], ("user", GATE), ("assistant", DRY)])
+
+
 def test_of_what_a_session_ends_with_nothing_is_stored_twice_or_that_is_off_the_record(
     start: Callable[..., Runtime], database: str
 ) -> None:
