@@ -67,12 +67,6 @@ class Selection:
         }  # fmt: skip
 
 
-def _within(text: str) -> str:
-    """The pattern of what has a text in it; empty for an empty text."""
-    escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in text)
-    return f"%{escaped}%" if escaped else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Group:
     """The rows of a kind in a theme that are to be erased."""
