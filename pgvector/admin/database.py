@@ -18,6 +18,7 @@ from ..session.themes import Identity, allowed, stored_name, templated_theme
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed
+from ..store.embedded import identity
 from ..store.person_links import person_of
 from ..store.schema import migrations
 from ..store.schema.preflight import admin_connection
@@ -32,6 +33,8 @@ def start_server(database: Database, *, create: bool = False) -> None:
     """Start the server of an embedded database. Without `create` its data must exist: the home may be mistyped."""
     if database.server is not None:
         if not create:
+            if lost := identity.absent(database.home / "pgvector", database.server.paths.data):
+                raise SettingsError(lost)
             database.server.check_made()
         database.server.ensure_running()
 

@@ -18,6 +18,7 @@ from ..settings import Settings
 from ..store import clients, statistics
 from ..store.clients import Client
 from ..store.connection.database import Database
+from ..store.embedded import identity
 from ..store.embedded.server import ServerStatus
 from ..store.probe import StandbyFound, answer_seconds, standby
 from ..store.schema.verification import SchemaState
@@ -116,7 +117,8 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
         if database.server is not None:
             found.server = database.server.status()
             if not found.server.running:
-                found.problem = STOPPED if found.server.account else ABSENT
+                lost = identity.absent(home / "pgvector", found.server.data_dir)
+                found.problem = lost or (STOPPED if found.server.account else ABSENT)
                 return found
             if not database.server.admits_agents:
                 found.problem = EARLIER

@@ -56,10 +56,10 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
         server = found.server_info
         version = f"pgvector {server.pgvector_version}" if server.pgvector_version else "no pgvector"
         lines.append(("Server", f"Postgres {server.server_version}, {version}, {size(server.database_bytes)}"))
-    elif found.server is None:
+    elif found.server is None or found.server.running:
         lines.append(("Server", "not reachable"))
     else:
-        lines.append(("Server", "stopped" if found.server.account else "not created yet"))
+        lines.append(("Server", "stopped" if found.server.account else "not there"))
     if found.standby:
         lines.append(("Standby", standby.line(found.standby, running)))
     if found.schema:

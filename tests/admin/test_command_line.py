@@ -13,6 +13,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,9 +27,13 @@ from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.command_groups import GROUPS
 from hermes_memory_pgvector.admin.console import Console, rows_table
 from hermes_memory_pgvector.admin.doctor import installation
+from hermes_memory_pgvector.admin.overview import Overview, observed
+from hermes_memory_pgvector.admin.status import facts
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
+from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.embedded.server import ServerStatus
 
 PACKAGE = Path(hermes_memory_pgvector.__file__ or "").resolve().parent
 IMPORTED_FROM = os.environ.get("PYTHONPATH", "")
@@ -301,6 +306,18 @@ def test_status_of_a_dead_database_says_so_and_shows_the_spool(home: Path) -> No
     assert re.match(rf"Home +{home}\n", told.out)
     assert "cannot be reached" in told.err
     spool.close()
+
+
+@pytest.mark.parametrize(
+    ("running", "account", "told"),
+    [(True, "agent", "not reachable"), (False, "agent", "stopped"), (False, "", "not there")],
+)
+def test_status_tells_an_embedded_server_that_hangs_from_one_that_is_stopped(
+    tmp_path: Path, running: bool, account: str, told: str
+) -> None:
+    server = ServerStatus(running, None, tmp_path, tmp_path, "18", 0, account)
+    seen = observed(Settings(dsn=DEAD_DSN), tmp_path, themes_max=0)  # type: ignore[arg-type]
+    assert dict(facts(replace(seen, database=Overview("here", server, "no answer"))))["Server"] == told
 
 
 @pytest.mark.parametrize("command", [["search", "x"], ["migrate"], ["backfill", "--limit", "1"], ["history"]])

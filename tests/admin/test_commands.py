@@ -662,6 +662,24 @@ def test_a_command_creates_no_embedded_server_in_a_mistyped_home(
 
 
 @pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
+def test_a_home_whose_database_is_gone_is_not_told_to_make_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a disk that is not mounted."""
+    monkeypatch.setenv("HERMES_PGVECTOR_DATA_DIR", str(tmp_path / "disk" / "server"))
+    (tmp_path / "home" / "pgvector").mkdir(parents=True)
+    (tmp_path / "home" / "pgvector" / "embedded_database").write_text("7")
+    gone = f"the database that this home used before is not in {tmp_path}/disk/server/data any more"
+    for command, code in (("status", 1), ("history", 1), ("search x", 1), ("doctor", 1), ("watch --skip-host", 3)):
+        outcome = hermes_pgvector("--home", str(tmp_path / "home"), *command.split())
+        shown = " ".join(outcome.shown.split())
+        assert (outcome.code, shown.count(gone), shown.count("mount its disk")) == (code, 1, 1), shown
+        assert "server start" not in shown
+    assert "✗ database: " in hermes_pgvector("--home", str(tmp_path / "home"), "doctor").out
+    assert not (tmp_path / "disk").exists()
+
+
+@pytest.mark.skipif(not available(), reason="the extra [embedded] is not installed")
 def test_an_embedded_server_is_started_migrated_shown_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HERMES_PGVECTOR_DSN", raising=False)
     with tempfile.TemporaryDirectory(prefix="hpg", dir="/tmp") as folder:

@@ -790,3 +790,8 @@ def test_a_home_that_was_moved_is_told_where_its_database_is(tmp_path: Path) -> 
     shutil.rmtree(before)
     assert "was made anew" in identity.replaced(state, now)
     assert "backup" in identity.remedy(state, now)
+    assert identity.absent(state, now) == ""
+    shutil.rmtree(now)
+    assert identity.absent(state, now).startswith(
+        f"the database that this home used before is not in {now} any more; mount"
+    )

@@ -25,7 +25,7 @@ from ...store.statistics import ServerInfo
 from ..check import Check, failed, in_psql, place_of_setting, quoted
 from ..disk import disk
 from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
-from ..overview import EARLIER, Overview, quota_line
+from ..overview import ABSENT, EARLIER, Overview, quota_line
 from . import refusal
 
 
@@ -36,11 +36,13 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
     """
     if found.server and (not found.server.running or found.problem == EARLIER):
         what, _, remedy = found.problem.partition("; ")
-        yield Check("database", "warning", f"{what}: {found.where}", remedy)
+        gone = found.problem != ABSENT and not found.server.data_dir.exists()
+        yield Check("database", "problem" if gone else "warning", f"{what}: {found.where}", remedy)
         room = disk("server's disk", found.server.data_dir)
         if room.verdict == "problem":
             yield room
-        yield from _data_folder(found.server.data_dir, state)
+        if found.server.data_dir.exists():
+            yield from _data_folder(found.server.data_dir, state)
         return
     if found.server_info is None:
         remedy = refusal.remedy(found.problem, state.parent)

@@ -34,7 +34,15 @@ def replaced(state: Path, data: Path) -> str:
                 return f"the database that this home used before is in {other}, not in {data}"
             if identifier:
                 return f"the database in {data} was made anew, and what this home stored before it is not in it"
+            if not data.exists():
+                return f"the database that this home used before is not in {data} any more"
     return ""
+
+
+def absent(state: Path, data: Path) -> str:
+    """Why there is no data folder, and what to do, where the home had a database; empty where it had none."""
+    lost = "" if data.exists() else replaced(state, data)
+    return f"{lost}; {remedy(state, data)}" if lost else ""
 
 
 def remedy(state: Path, data: Path) -> str:
@@ -45,6 +53,8 @@ def remedy(state: Path, data: Path) -> str:
                 "a home that is moved or renamed gets another folder; unless this is a copy, use the one before: "
                 f"hermes-pgvector settings set data_dir {shlex.quote(str(other.parent))}"
             )
+    if not data.exists():
+        return "mount its disk, or restore a backup (docs/hosts.md); the next session makes a new, empty database there"
     return (
         "restore a backup (docs/hosts.md), and set data_dir to a folder that is kept; to go on with the new one: "
         f"rm {shlex.quote(str(state / FILE))}"
