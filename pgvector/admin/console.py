@@ -27,6 +27,8 @@ from ..version import __version__
 # The exit code of a command that has done its work and found something to attend to.
 ATTENTION = 3
 PIPED_COLUMNS = 160
+# For terminals without these characters.
+_MARKS = str.maketrans({"✓": "+", "✗": "x", "→": "->", "…": "..."})
 ANSWERS_MAX = 100
 TAGS_CHARS_MAX = 200
 LAST_COLUMN_MIN = 16
@@ -282,8 +284,9 @@ def _write(text: str) -> None:
     """Write to stdout and flush. Raises BrokenPipeError, and PgvectorError for every other failure."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        # A terminal may not have all characters.
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        # A terminal may not have all characters, but the marks must differ.
+        shown = text if "✓".encode(encoding, "ignore") else text.translate(_MARKS)
+        sys.stdout.write(shown.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         # Otherwise the interpreter fails again when it flushes the rest at exit.

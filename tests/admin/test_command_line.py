@@ -290,6 +290,19 @@ def test_home_and_json_may_stand_before_or_after_the_command(home: Path) -> None
     assert before.document["home"] == after.document["home"] == str(home)
 
 
+@pytest.mark.parametrize(("encoding", "marks"), [("ascii", "+!x"), ("latin-1", "+!x"), ("utf-8", "✓!✗")])
+def test_the_marks_of_doctor_differ_in_every_encoding(tmp_path: Path, encoding: str, marks: str) -> None:
+    known = {"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector", "doctor", "--home", str(tmp_path)],
+        env={**known, "HERMES_PGVECTOR_DSN": DEAD_DSN, "HERMES_PGVECTOR_ALLOWED_THEME": "x"},
+        capture_output=True, timeout=60, cwd="/",
+    )  # fmt: skip
+    shown = done.stdout.decode(encoding)
+    assert {line[0] for line in shown.splitlines()} - {" "} == set(marks)
+    assert ("  →" if encoding == "utf-8" else "  ->") in shown
+
+
 def test_status_of_a_dead_database_says_so_and_shows_the_spool(home: Path) -> None:
     spool = Spool(home / "pgvector" / "spool", bytes_max=1 << 20, window_max=5)
     for number in range(7):
