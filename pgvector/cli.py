@@ -104,8 +104,9 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:
-        # `doctor` looks at the database of the home, not at that of `--dsn`.
-        unanswered = isinstance(error, DatabaseUnavailable) and not getattr(args, "dsn", "")
+        # `doctor` looks at the database of the home, not at that of an administrator.
+        administrators = "dsn" in args and (args.dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN"))
+        unanswered = isinstance(error, DatabaseUnavailable) and not administrators
         return _failed(error, explained(error) + "; for more: hermes-pgvector doctor" * unanswered, debug)
 
 
