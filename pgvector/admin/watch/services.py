@@ -50,7 +50,7 @@ def database(settings: Settings, home: Path, use: Callable[[Connection, SchemaSt
         return Finding("schema", what, command or DOCTOR)
     except PgvectorError as error:
         if opened.server and identity.absent(home / "pgvector", opened.server.paths.data):
-            return None, None  # `data` tells it
+            return None  # `data` tells it
         remedy = "hermes-pgvector server start" if opened.server else "start Postgres, or correct HERMES_PGVECTOR_DSN"
         remedy += "; what is said waits in the spool"
         return Finding("database", f"{opened.label}: {explained(error)}", remedy)
