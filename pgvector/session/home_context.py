@@ -142,10 +142,10 @@ class HomeContext:
         own = marks(session_id) if before else []
         if not before or any(mark in self.off_record for mark in own):
             return
-        messages = [found for found in state_db.messages(self.home, session_id) if not found["taken_back"]]
-        switches = [switch(message["content"]) for message in messages if message["role"] == "user"]
-        told = [switched for switched in switches if switched is not None]
-        if told[-1] if told else self._was_off(marks(before[-1]), state_db.began(self.home, session_id)):
+        messages = reversed(state_db.messages(self.home, session_id))
+        said = (found["content"] for found in messages if found["role"] == "user" and not found["taken_back"])
+        told = next((switched for text in said if (switched := switch(text)) is not None), None)
+        if self._was_off(marks(before[-1]), state_db.began(self.home, session_id)) if told is None else told:
             self.off_record.change(own, marked=True)
 
     def _was_off(self, marks: Sequence[str], at: float) -> bool:
