@@ -1,13 +1,15 @@
 """Rows that are held back until an operator has released them: what looks like an attack, or is from outside. Pure.
 
 A release is in the metadata of a row, as the digest of the text that was released: another text is not released, and
-exports, imports and renamed themes keep it. Hosts import this at their start, so the detectors are imported by a look.
+exports, imports and renamed themes keep it. The MCP server imports this at its start, so the detectors are imported by
+a look.
 """
 
 from __future__ import annotations
 
 import hashlib
 
+from ..hosts.provenance import is_outside, is_trusted
 from ..model import Hit, Metadata, Outside
 
 RELEASED = "released"
@@ -26,9 +28,7 @@ def is_released(content: str, metadata: Metadata) -> bool:
 
 def is_kept_back(role: str, content: str, metadata: Metadata, outside: Outside) -> bool:
     """Whether `outside` does not allow rows of this source, and no operator has released this one."""
-    from ..hosts import provenance
-
-    return not provenance.is_trusted(role, metadata, outside) and not is_released(content, metadata)
+    return not is_trusted(role, metadata, outside) and not is_released(content, metadata)
 
 
 def suspicions(hit: Hit) -> tuple[str, ...]:
@@ -38,7 +38,6 @@ def suspicions(hit: Hit) -> tuple[str, ...]:
 
 def reasons(role: str, content: str, metadata: Metadata) -> tuple[str, ...]:
     """Why a row looks like an attack, whether or not it is released."""
-    from ..hosts import provenance
     from ..text import suspicion
 
-    return suspicion.reasons(content, outside=provenance.is_outside(role, metadata))
+    return suspicion.reasons(content, outside=is_outside(role, metadata))
