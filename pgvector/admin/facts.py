@@ -19,7 +19,7 @@ from ..store.facts import Fact, Status, listed
 from ..store.person_links import person_of
 from ..text.sanitize import safe_line
 from ..tools import facts as tools
-from .console import Cell, Console, counted, facts_table, local_time, rows_table
+from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
 from .database import connection, permitted, ready
 
 PAGE = 1000
@@ -75,7 +75,10 @@ def export(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def search(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Find facts by words and by meaning. Returns 0. Raises BadArgument and DatabaseUnavailable."""
+    """Find facts by words and by meaning. Returns 0, or 3 when the search was degraded.
+
+    Raises BadArgument and DatabaseUnavailable.
+    """
     with _ready(home, console, args) as (runtime, caller), console.busy("searching"):
         wanted = {"query": args.query, "scope": args.scope, "limit": args.limit}
         answer = tools.search(runtime, wanted, caller)
@@ -90,7 +93,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     console.show(rows_table(rows) if rows else "no fact was found")
     for reason in answer["degraded"]:
         console.say(f"degraded: {reason}")
-    return 0
+    return ATTENTION if answer["degraded"] else 0
 
 
 def write(home: Path, console: Console, args: argparse.Namespace) -> int:

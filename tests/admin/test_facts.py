@@ -57,6 +57,16 @@ def test_each_command_prints_one_document(facts: Callable[..., Outcome]) -> None
     assert json.loads(facts("list", "--json").out) == {"facts": []}, "another theme has none"
 
 
+def test_a_search_without_the_embedder_ends_as_one_that_needs_attention(
+    facts: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert facts("write", "V[port]: 3005").code == 0
+    assert facts("search", "3005").code == 0
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://127.0.0.1:9")
+    found = facts("search", "3005")
+    assert (found.code, "V[port]: 3005" in found.out, "degraded" in found.err) == (3, True, True), found.shown
+
+
 def test_what_is_no_fact_is_wrong_usage(facts: Callable[..., Outcome]) -> None:
     refused = facts("write", "D(auth) JWT")
     assert (refused.code, refused.out) == (2, "")
