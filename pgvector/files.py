@@ -213,7 +213,7 @@ class Marks:
 
     def _list(self) -> None:
         # A folder that is lost says nothing of its marks.
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with contextlib.suppress(FileNotFoundError):
             self._listed = set(os.listdir(self.folder))
 
     def _write(self) -> str:
