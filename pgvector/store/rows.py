@@ -211,21 +211,32 @@ def _home_lock(event: Event, homes: set[str]) -> list[Statement]:
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded, names: Names) -> int:
-    missing = missing_turns(event.turns, _stored_turns(connection, event, names))
+    stored = _stored_turns(connection, event, names)
+    missing = missing_turns(event.turns, stored)
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
-    _drop_unanswered(connection, event, [question for question, answer in missing if question and answer])
+    _drop_unanswered(connection, event, missing, stored)
     turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
     return min(1, _add_turns(connection, {event.theme: turns}))
 
 
-def _drop_unanswered(connection: Connection, event: SessionEnded, questions: Sequence[str]) -> None:
-    """Delete those of the questions that were stored without an answer, when a process ended before it came."""
+def _drop_unanswered(
+    connection: Connection,
+    event: SessionEnded,
+    missing: Iterable[tuple[str, str]],
+    stored: Mapping[tuple[str, str], int],
+) -> None:
+    """Delete a question without an answer for each of the missing turns with it: its process ended before that came."""
+    coming = Counter(question for question, answer in missing if question and answer)
+    answered = Counter[str]()
+    for (question, _), times in stored.items():
+        answered[question] += times
     session = {"theme": event.theme, "sessions": [event.session_id]}
-    found = connection.execute(QUERIES["count_questions"], {**session, "questions": questions}) if questions else ()
-    for asked in [row["question"] for row in found]:
-        turn = {"role": "user", "content": asked, "at": event.at, "standing": 0}
+    found = connection.execute(QUERIES["count_questions"], {**session, "questions": list(coming)}) if coming else ()
+    for asked, times in [(row["question"], row["times"]) for row in found]:
+        standing = max(0, times - answered[asked] - coming[asked])
+        turn = {"role": "user", "content": asked, "at": event.at, "standing": standing}
         connection.execute(QUERIES["withdraw_turn"], {**session, **turn})
 
 

@@ -508,6 +508,17 @@ def test_a_turn_that_is_answered_by_the_next_process_takes_the_place_of_its_ques
     assert sorted(stored(runtime, database)) == sorted([*LEFT[:2], ("user", GATE), ("assistant", DRY)])
 
 
+def test_of_a_question_that_failed_twice_one_stays_when_its_answer_comes(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime = start()
+    for _ in range(2):
+        left(runtime, GATE, messages=[*UNANSWERED[:2], user(GATE)]).leave()
+    assert sorted(stored(runtime, database)) == sorted([*LEFT[:2], *[("user", GATE)] * 2])
+    talk(runtime).replay.end([*UNANSWERED[:2], user(GATE), says(DRY)])
+    assert sorted(stored(runtime, database)) == sorted([*LEFT[:2], *[("user", GATE)] * 2, ("assistant", DRY)])
+
+
 def test_of_what_a_session_ends_with_nothing_is_stored_twice_or_that_is_off_the_record(
     start: Callable[..., Runtime], database: str
 ) -> None:
