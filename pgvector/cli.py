@@ -104,10 +104,12 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     except ModuleNotFoundError as error:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:
+        said = explained(error)
         # `doctor` looks at the database of the home, not at that of an administrator.
         administrators = "dsn" in args and (args.dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN"))
-        unanswered = isinstance(error, DatabaseUnavailable) and not administrators
-        return _failed(error, explained(error) + "; for more: hermes-pgvector doctor" * unanswered, debug)
+        if isinstance(error, DatabaseUnavailable) and not administrators:
+            said += "; for more: hermes-pgvector doctor"
+        return _failed(error, said, debug)
 
 
 @contextmanager

@@ -46,7 +46,10 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
     spools = processes(here.spool)
     console.data({"aside": events, "spools": [_spool(process) for process in spools]})
     console.show(_events_table(events) if events else "no dead letters")
-    console.show(*(["", rows_table([_spool_row(process) for process in spools])] if spools else ["no spools"]))
+    if spools:
+        console.show("", rows_table([_spool_row(process) for process in spools]))
+    else:
+        console.show("no spools")
     if events:
         console.say("next: hermes-pgvector spool show ID, retry ID or drop ID")
     return 0
