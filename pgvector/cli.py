@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
     try:
-        home = Path(args.pgvector_home or _home_of_shell()).expanduser().resolve()
+        home = _home(args.pgvector_home)
         there = next(path for path in (home, *home.parents) if path.exists())
         if not there.is_dir():
             raise BadArgument(f"{there} is not a folder")
@@ -161,6 +161,13 @@ def _set_up_log() -> bool:
     if debug:
         log.setLevel(logging.DEBUG)
     return debug
+
+
+def _home(given: str) -> Path:
+    try:
+        return Path(given or _home_of_shell()).expanduser().resolve()
+    except RuntimeError:
+        raise BadArgument("this account has no home folder; name the home of hermes with --home") from None
 
 
 def _home_of_shell() -> Path:

@@ -57,7 +57,7 @@ def shell_home() -> tuple[Path, str]:
 
 def leads_to(home: Path) -> bool:
     """Whether a command that names no home uses this one, in the shell that this process was started from."""
-    with suppress(SettingsError):
+    with suppress(SettingsError, RuntimeError):
         # The host has set HERMES_HOME, perhaps by its option -p.
         hosted = "hermes_cli.main" in sys.modules
         return home == (_in_use(_home_and_root()[1]) if hosted else shell_home()[0]).expanduser().resolve()
@@ -67,12 +67,16 @@ def leads_to(home: Path) -> bool:
 def _home_and_root() -> tuple[Path, Path]:
     """The HERMES_HOME of the process, and the folder above the profiles."""
     constants: Any = host_module("hermes_constants")
-    with suppress(RuntimeError):  # the user has no home folder
-        if constants is not None:
-            return Path(constants.get_process_hermes_home()), Path(constants.get_default_hermes_root())
-        home, usual = process_home(os.environ), Path.home() / ".hermes"
-        return home, usual if home.resolve().is_relative_to(usual.resolve()) else home
-    return process_home(os.environ), process_home(os.environ)
+    home = process_home(os.environ) if constants is None else Path(constants.get_process_hermes_home())
+    return home, _root_of(home.expanduser().resolve())
+
+
+def _root_of(home: Path) -> Path:
+    """The folder above the profiles, for a home that is it or one of them."""
+    usual = Path(os.path.expanduser("~/.hermes")).resolve()
+    if home.is_relative_to(usual):
+        return usual
+    return home.parent.parent if home.parent.name == "profiles" else home
 
 
 def _in_use(root: Path) -> Path:
@@ -106,10 +110,8 @@ def process_home(environ: Mapping[str, str]) -> Path:
 
 def profile_name(home: Path) -> str:
     """The profile of a home, as the hosts name it."""
-    home, usual = home.resolve(), Path(os.path.expanduser("~/.hermes")).resolve()
-    root = home.parent.parent if home.parent.name == "profiles" else home
-    if home.is_relative_to(usual):
-        root = usual
+    home = home.resolve()
+    root = _root_of(home)
     if home == root:
         return "default"
     return home.name if home.parent == root / "profiles" and _PROFILE.fullmatch(home.name) else "custom"

@@ -202,6 +202,25 @@ def test_nobody_is_told_to_delete_a_file_of_another_user(
     assert outcome.err.endswith("; run as the user who owns it\n")
 
 
+def test_an_account_without_a_home_folder_is_told_what_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs with an id that no file of accounts has."""
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "HERMES_HOME", "XDG_DATA_HOME", "HERMES_PGVECTOR_DSN", "HERMES_PGVECTOR_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr("hermes_memory_pgvector.store.embedded.server.as_root", lambda: False)
+    outcome = hermes_pgvector("status")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "hermes-pgvector: this account has no home folder; name the home of hermes with --home\n"
+    outcome = hermes_pgvector("status", "--home", str(tmp_path))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "no home folder: set data_dir" in outcome.err
+    assert "no home folder: set data_dir" in hermes_pgvector("doctor", "--home", str(tmp_path)).out.replace("\n", " ")
+
+
 def test_a_group_without_an_action_prints_its_actions_on_stderr() -> None:
     outcome = hermes_pgvector("mcp", "token")
     assert (outcome.code, outcome.out) == (2, "")

@@ -291,14 +291,16 @@ class EmbeddedServer:
 
 def _paths(home: Path, data_dir: str) -> Paths:
     if data_dir:
-        state = Path(data_dir).expanduser()
+        state = Path(os.path.expanduser(data_dir))
         if not state.is_absolute():
             raise SettingsError(f"data_dir is {data_dir!r}: it must be an absolute path, or start with ~")
     elif as_root():
         state = system.system_folder() / _digest(home)
     else:
         given = os.environ.get("XDG_DATA_HOME", "")
-        base = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
+        base = Path(given if given.startswith("/") else os.path.expanduser("~/.local/share"))
+        if not base.is_absolute():
+            raise SettingsError("this account has no home folder: set data_dir to an absolute path, or a dsn")
         state = base / "hermes-pgvector" / _digest(home)
     state = state.resolve()
     sockets = state / "run"
