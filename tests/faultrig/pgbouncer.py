@@ -17,7 +17,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7")
+# The libraries by their names in Debian 12 and in Debian 13.
+PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7", "libcares2", "libevent-2.1-7t64")
 CACHE = Path(__file__).parents[2] / ".cache" / "pgbouncer"
 SERVERS_MAX = 3
 PORT = 6432
