@@ -14,7 +14,7 @@ class Record:
         self._file = sqlite3.connect(home / "state.db", isolation_level=None, check_same_thread=False)
         self._file.execute(
             "create table sessions (id text primary key, parent_session_id text, end_reason text, model_config text,"
-            " started_at real)"
+            " started_at real, session_key text, rewind_count integer default 0)"
         )
         self._file.execute(
             "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
@@ -37,6 +37,7 @@ class Record:
         )
 
     def undo(self, session: str, turns: int = 1) -> None:
+        self._file.execute("update sessions set rewind_count = rewind_count + 1 where id = ?", (session,))
         self._file.execute(
             "update messages set active = 0 where id in (select id from messages where session_id = ? and active = 1"
             " order by id desc limit ?)",
@@ -48,8 +49,10 @@ class Record:
             "update messages set active = 0, compacted = 1 where session_id = ? and active = 1", (session,)
         )
 
-    def begin(self, session: str, parent: str, *, end_reason: str = "", model_config: str = "{}") -> None:
-        """Begin a session after `parent`, which has ended for a reason."""
+    def begin(
+        self, session: str, parent: str, *, end_reason: str = "", model_config: str = "{}", key: str | None = None
+    ) -> None:
+        """Begin a session after `parent`, which has ended for a reason, in the chat with this key."""
         self._file.execute("update sessions set end_reason = ? where id = ?", (end_reason, parent))
-        values = (session, parent, model_config, time.time())
-        self._file.execute("insert into sessions values (?, ?, '', ?, ?)", values)
+        values = (session, parent, model_config, time.time(), key)
+        self._file.execute("insert into sessions values (?, ?, '', ?, ?, ?, 0)", values)

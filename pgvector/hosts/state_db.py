@@ -44,6 +44,11 @@ _COLUMNS = "select name from pragma_table_info(?)"
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _IS_THERE = "select 1 from sessions where id = ?"
 _BEGAN = "select started_at from sessions where id = ?"
+# The sessions of a chat that end with messages that were taken back.
+_REWOUND = """
+    select id from sessions s where session_key = ? and rewind_count > 0
+      and (select active = 0 and compacted = 0 from messages where session_id = s.id order by id desc limit 1)
+    order by started_at desc limit ?"""
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
     select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
@@ -165,6 +170,14 @@ def began(home: Path, session_id: str) -> float:
     """When a session began, in seconds since 1970; 0 when that is not known."""
     at = next((row[0] for row in _of_session(home, session_id, _BEGAN)), 0)
     return at if isinstance(at, int | float) else 0
+
+
+def rewound(home: Path, session_id: str, key: str, limit: int) -> tuple[str, ...]:
+    """The newest sessions of the chat with this key that end with messages which were taken back; at most `limit`.
+
+    The record is that which has the session `session_id`.
+    """
+    return tuple(str(row[0]) for row in _read(home_of_record(home, session_id), _REWOUND, (key, limit)))
 
 
 def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:

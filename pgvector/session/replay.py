@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from ..files import mark_name
@@ -15,6 +16,9 @@ from .home_context import HomeContext
 from .interrupted import Interrupted, interrupted, unsilenced
 from .session_context import SessionContext
 from .state import EVENT_TURNS_MAX, Turns
+
+# How many earlier sessions of a chat are looked at for turns that were taken back.
+REWOUND_MAX = 3
 
 
 class Replay:
@@ -104,23 +108,31 @@ class Replay:
             return accepted
 
     def take_back(self) -> None:
-        """Withdraw the turns that were taken back, as the host's record says. May be called at any time, and again."""
-        if not self._session.id:
+        """Withdraw the turns that were taken back, as the host's record says. May be called at any time, and again.
+
+        In a messenger no hook tells of them before the next message, which may begin another session of the chat.
+        """
+        session, key = self._session.id, self._session.identity.gateway_session_key
+        if not session:
             return
         # Turns that are said while the record is read are not in it.
-        session, at, keep = self._session.id, now(), self._session.may_be_stored
-        off = self._session.is_off(theme := self._session.theme())
-        messages = state_db.messages(self._home.home, session)
-        gone = withdrawal.withdrawn_messages(messages)
-        if not gone:
-            return
-        self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), keep))
-        self._turns.withdrawn_until = max(message["written"] for message in gone)
-        if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
-            self._turns.withdrawn_question = self._turns.current.question
-        before = {session: state_db.messages(self._home.home, session) for session in self._session.lineage.compressed}
+        at, messages = now(), state_db.messages(self._home.home, session)
+        if gone := withdrawal.withdrawn_messages(messages):
+            self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), self._session.may_be_stored))
+            self._turns.withdrawn_until = max(message["written"] for message in gone)
+            if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
+                self._turns.withdrawn_question = self._turns.current.question
+            self._withdraw(session, messages, self._session.lineage.compressed, at)
+        for other in state_db.rewound(self._home.home, session, key, REWOUND_MAX) if key else ():
+            if other != session:
+                self._withdraw(other, state_db.messages(self._home.home, other), (), at)
+
+    def _withdraw(self, session: str, messages: withdrawal.Messages, compressed: Sequence[str], at: datetime) -> None:
+        keep, theme = self._session.may_be_stored, self._session.theme()
+        before = {session: state_db.messages(self._home.home, session) for session in compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = {session: found for session, found in before.items() if found}
-        turns, origin = withdrawal.withdrawn_turns(messages, keep, off=off), self._session.origin(theme, session)
+        turns = withdrawal.withdrawn_turns(messages, keep, off=self._session.is_off(theme, session))
         standing = withdrawal.remaining(turns, [*continued.values(), messages], keep)
+        origin = self._session.origin(theme, session)
         self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=tuple(continued), **origin))

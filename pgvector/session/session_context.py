@@ -46,9 +46,10 @@ class SessionContext:
         """As `theme`; None when it is not in `allowed_themes`."""
         return theme if allowed(theme := self.theme(), self._home.settings.allowed_themes) else None
 
-    def is_off(self, theme: str) -> bool:
-        """Whether the session is off the record."""
-        return self._home.settings.off_record or any(mark in self._home.off_record for mark in self.marks(theme))
+    def is_off(self, theme: str, session_id: str = "") -> bool:
+        """Whether the session, or another one with its key, is off the record."""
+        marks = self.marks(theme, session_id)
+        return self._home.settings.off_record or any(mark in self._home.off_record for mark in marks)
 
     def marks(self, theme: str, session_id: str = "") -> list[str]:
         """The marks of which any says that the session, or another one with its key, is off the record."""

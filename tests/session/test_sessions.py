@@ -258,6 +258,26 @@ def test_turns_taken_back_while_no_agent_ran_are_withdrawn_by_the_next_one(
     assert stored(runtime, database) == texts(turn(1))
 
 
+def test_turns_taken_back_before_the_next_message_began_another_session_are_withdrawn(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime, ann, ben = start(), "agent:main:signal:dm:ann", "agent:main:signal:dm:ben"
+
+    def chat(session: str, key: str) -> Conversation:
+        return talk(runtime, session, platform="signal", gateway_session_key=key, chat_id=key, chat_type="dm")
+
+    for session, key, number in (("s", ann, 1), ("other", ben, 2), ("newer", ann, 3)):
+        record.begin(session, "", key=key)
+        record.say(session, turn(number))
+        take(chat(session, key), turn(number))
+    record.undo("s")
+    record.undo("other")
+    record.begin("next", "newer", end_reason="session_reset", key=ann)
+    assert stored(runtime, database) == texts(turn(1), turn(2), turn(3))
+    chat("next", ann).replay.take_back()
+    assert stored(runtime, database) == texts(turn(2), turn(3))
+
+
 def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch_does_not(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
