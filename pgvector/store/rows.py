@@ -211,33 +211,21 @@ def _home_lock(event: Event, homes: set[str]) -> list[Statement]:
 
 
 def _add_missing_turns(connection: Connection, event: SessionEnded, names: Names) -> int:
-    stored = _stored_turns(connection, event, names)
-    missing = missing_turns(event.turns, stored)
+    missing = missing_turns(event.turns, _stored_turns(connection, event, names))
     if not missing:
         return connection.execute(QUERIES["log_event"], {"theme": event.theme, "event": event.id}).rowcount
-    _drop_unanswered(connection, event, missing, stored)
+    _drop_unanswered(connection, event, missing)
     turns = [(turn, prepare(turn).passages) for turn in out_of_order.replayed(event, missing)]
     # Parts of one event: the ledger counts it once.
     return min(1, _add_turns(connection, {event.theme: turns}))
 
 
-def _drop_unanswered(
-    connection: Connection,
-    event: SessionEnded,
-    missing: Iterable[tuple[str, str]],
-    stored: Mapping[tuple[str, str], int],
-) -> None:
+def _drop_unanswered(connection: Connection, event: SessionEnded, missing: Iterable[tuple[str, str]]) -> None:
     """Delete a question without an answer for each of the missing turns with it: its process ended before that came."""
-    coming = Counter(question for question, answer in missing if question and answer)
-    answered = Counter[str]()
-    for (question, _), times in stored.items():
-        answered[question] += times
-    session = {"theme": event.theme, "sessions": [event.session_id]}
-    found = connection.execute(QUERIES["count_questions"], {**session, "questions": list(coming)}) if coming else ()
-    for asked, times in [(row["question"], row["times"]) for row in found]:
-        standing = max(0, times - answered[asked] - coming[asked])
-        turn = {"role": "user", "content": asked, "at": event.at, "standing": standing}
-        connection.execute(QUERIES["withdraw_turn"], {**session, **turn})
+    coming = [question for question, answer in missing if question and answer]
+    if coming:
+        named = {"theme": event.theme, "session": event.session_id, "at": event.at}
+        connection.execute(QUERIES["drop_unanswered"], {**named, "questions": coming})
 
 
 def _stored_turns(connection: Connection, event: SessionEnded, names: Names) -> Counter[tuple[str, str]]:

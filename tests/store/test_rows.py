@@ -427,6 +427,18 @@ def test_a_question_that_the_host_rewrote_is_not_stored_again(memory: Memory) ->
     assert memory.turns() == sides(1)
 
 
+@pytest.mark.parametrize("where", ["s", "p"])
+def test_an_answered_turn_takes_the_place_of_one_question_without_an_answer(memory: Memory, where: str) -> None:
+    """The same words earlier in the session, or in the one before it, count neither for it nor against it."""
+    first, *unanswered = (replace(turn(n), user="Go on.") for n in (1, 2, 3))
+    memory.apply(replace(first, session_id=where), *(replace(each, assistant="") for each in unanswered))
+    # Where the first turn was in this session, it is not in the transcript any more: it was compressed.
+    before = [] if where == "s" else [("Go on.", "answer 1")]
+    memory.apply(ended(60, *before, ("Go on.", "answer 4"), ancestors=("p",)))
+    assert memory.turns()[-3:] == [*[("user", "Go on.")] * 2, ("assistant", "answer 4")]
+    assert len(memory.turns()) == (5 if where == "s" else 3)
+
+
 def test_replayed_turns_are_embedded_later_and_found_by_words_at_once(memory: Memory) -> None:
     memory.apply(ended(60, ("question 1", "answer 1")))
     assert memory.rows("select embedding is null, search is null from conversations") == [(True, False)] * 2
