@@ -280,6 +280,12 @@ def test_a_json_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes
     assert "config.json" in message(tmp_path)
 
 
+def test_a_folder_in_the_place_of_the_json_file_is_named(tmp_path: Path) -> None:
+    """A container makes one when it mounts a file that is not there."""
+    (tmp_path / "pgvector" / "config.json").mkdir(parents=True)
+    assert "config.json cannot be read: IsADirectoryError" in message(tmp_path)
+
+
 BAD_YAML = [b"a: [", b"\xff\xff", b"a: b: c", b"{hunter2: [", b"hunter2: 2026-13-45", b"a: 0b_", DEEP, DEEP_LISTS]
 
 
@@ -291,8 +297,13 @@ def test_a_yaml_file_that_cannot_be_read_is_named_without_its_content(tmp_path: 
     assert "hunter2" not in told
 
 
+def test_an_env_file_in_latin_1_is_read_as_hosts_read_it(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"# caf\xe9\nHERMES_PGVECTOR_EMBED_MODEL=caf\xe9\n")
+    assert load(tmp_path).embed_model == "caf\xe9"
+
+
 def test_an_env_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"HERMES_PGVECTOR_DSN=caf\xe9\n")
+    (tmp_path / ".env").write_bytes("HERMES_PGVECTOR_DSN=caf\xe9\n".encode("utf-16"))
     told = message(tmp_path)
     assert ".env" in told
     assert "caf" not in told

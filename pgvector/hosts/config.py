@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def read_config(home: Path) -> dict[str, Any]:
     """The saved settings; empty when there are none. Raises SettingsError."""
     path = config_file(home)
     try:
-        document = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             f"{path} cannot be read: {type(error).__name__}; {cure(error, 'correct or delete the file')}"
@@ -90,11 +91,23 @@ def env_values(home: Path) -> Mapping[str, str | None]:
 
     env_file = home / ".env"
     try:
-        return dotenv_values(env_file, interpolate=False) if env_file.is_file() else {}
+        return dotenv_values(stream=_text(env_file), interpolate=False) if env_file.is_file() else {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"{env_file} cannot be read: {type(error).__name__}; {cure(error, 'correct the file')}"
         ) from None
+
+
+def _text(env_file: Path) -> StringIO:
+    """The text of a `.env`, in Latin-1 where it is not in UTF-8, as hosts read it. UTF-16 raises UnicodeDecodeError."""
+    content = env_file.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in content:
+            raise
+        text = content.decode("latin-1")
+    return StringIO(text, newline=None)
 
 
 def files_in_use(hermes_home: str | os.PathLike[str]) -> dict[str, bool]:

@@ -389,7 +389,7 @@ def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(tmp_path: P
     assert "20" in outcome.err
 
 
-@pytest.mark.parametrize("content", [b"HERMES_PGVECTOR_DSN=caf\xe9\n", b"HERMES_PGVECTOR_DSN=ca\0fe\n"])
+@pytest.mark.parametrize("content", ["HERMES_PGVECTOR_DSN=caf\xe9\n".encode("utf-16"), b"HERMES_PGVECTOR_DSN=ca\0fe\n"])
 @pytest.mark.parametrize("command", ["status", "doctor", "watch", "mcp token list"])
 def test_an_env_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: bytes, command: str) -> None:
     (tmp_path / ".env").write_bytes(content)
