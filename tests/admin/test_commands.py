@@ -271,6 +271,17 @@ def test_a_reader_role_reads_everything_but_the_keys_and_changes_nothing(
             connection.execute("SELECT prune_memory_history(1)")
 
 
+def test_a_reader_of_a_database_without_a_model_is_not_told_of_another_one(
+    run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_turns(database, ["The bridge over the Aare was built of stone."])
+    role = make_role()
+    assert run("migrate", "--dsn", database, "--reader-role", role).code == 0
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=role))
+    shown = run("preview", "Who built the bridge over the Aare?", "--theme", "ops")
+    assert (shown.code, "degraded" in shown.err) == (0, False), shown.err
+
+
 # status and doctor
 
 

@@ -8,8 +8,11 @@ import pytest
 
 from hermes_memory_pgvector.embedding import factory
 from hermes_memory_pgvector.embedding.compatibility import EmbedderCompatibility
+from hermes_memory_pgvector.errors import ModelChanged
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.connection.held_vectors import HeldVectors
+from hermes_memory_pgvector.store.schema.verification import LATEST, Origin, SchemaState
 
 
 def test_an_embedder_that_is_being_made_is_closed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +40,15 @@ def test_an_embedder_that_is_being_made_is_closed_too(tmp_path: Path, monkeypatc
     maker.join()
     closer.join()
     assert closed == ["closed"]
+
+
+def test_a_model_that_a_database_gets_after_the_start_of_a_mere_reader_is_looked_for() -> None:
+    held = HeldVectors(1)
+    held.state = SchemaState(4, None, LATEST)
+    row = {"model": "", "dimensions": 4, "oldest_client": 0}
+    held.check(row, Origin("old", 4))
+    held.check({**row, "model": "old"}, Origin("old", 4))
+    assert not held.outdated
+    with pytest.raises(ModelChanged):
+        held.check({**row, "model": "new"}, Origin("old", 4))
+    assert held.outdated

@@ -122,13 +122,13 @@ class Database:
         return verification.verify(connection, "hermes-pgvector server start" if self.server else "")
 
     def claim_model(self, model: str) -> str:
-        """The embedding model of the stored vectors; it is set to `model` when the database has none."""
+        """The embedding model of the stored vectors. A database with none gets `model`, except from a mere reader."""
         if self.state is not None and self.state.embedding_model is not None and not self.held.outdated:
             return self.state.embedding_model
-        held = self._claim_setting("embedding_model", model) or model
-        if self.state is not None and self.state.embedding_model is None:
+        held = self._claim_setting("embedding_model", model)
+        if held and self.state is not None and self.state.embedding_model is None:
             self.held.state = replace(self.state, embedding_model=held)
-        return held
+        return held or model
 
     def claim_person_key(self, offer: str) -> str:
         """The key of persons' themes, set to `offer` if that is given and there is none. Empty for a mere reader."""

@@ -62,6 +62,7 @@ class HeldVectors:
             return
         # A database without a model has no vectors yet. One of another length refuses them.
         if held.model not in ("", vectors.model) or (held.model and held.dimensions != vectors.dimensions):
+            self.outdated = True
             raise ModelChanged(
                 f"the database holds vectors of {held.model} ({held.dimensions} numbers) by now, "
                 f"not of {vectors.model} ({vectors.dimensions})"
