@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from ..errors import BadArgument, DatabaseUnavailable, SettingsError
 from ..hosts.environment import profile_name, working_folder
+from ..model import WORDS_ONLY
 from ..runtime import Runtime, acquire, release
 from ..session.project import project_of
 from ..session.themes import Identity, allowed, stored_name, templated_theme
@@ -22,11 +23,13 @@ from ..store.embedded import identity
 from ..store.person_links import person_of
 from ..store.schema import migrations
 from ..store.schema.preflight import admin_connection
+from ..text.sanitize import safe_line
 from .console import Console
 from .embedder import vector_length
 
 ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
 READY_S_MAX = 60.0
+REASON_CHARS_MAX = 300
 
 
 def start_server(database: Database, *, create: bool = False) -> None:
@@ -106,6 +109,16 @@ def wait_ready(runtime: Runtime) -> None:
         problem = runtime.writer.health.problem
         if problem or time.monotonic() > deadline:
             raise DatabaseUnavailable(problem or f"the memory is not ready after {READY_S_MAX:g} s")
+
+
+def in_full(runtime: Runtime, reason: str) -> str:
+    """Why a recall was degraded, by the reason that a model was given: with the error of its embedder."""
+    if reason.startswith(WORDS_ONLY):
+        why = runtime.compatibility.usable()
+        if not isinstance(why, str):
+            why = ": ".join(filter(None, (WORDS_ONLY, runtime.compatibility.condition().problem)))
+        reason = why + reason.removeprefix(WORDS_ONLY)
+    return safe_line(reason, REASON_CHARS_MAX)
 
 
 def administrators_dsn(

@@ -20,7 +20,7 @@ from ..store.person_links import person_of
 from ..text.sanitize import safe_line
 from ..tools import facts as tools
 from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
-from .database import connection, permitted, ready
+from .database import connection, in_full, permitted, ready
 
 PAGE = 1000
 PLAN_MAX = 20
@@ -82,6 +82,7 @@ def search(home: Path, console: Console, args: argparse.Namespace) -> int:
     with _ready(home, console, args) as (runtime, caller), console.busy("searching"):
         wanted = {"query": args.query, "scope": args.scope, "limit": args.limit}
         answer = tools.search(runtime, wanted, caller)
+        answer["degraded"] = [in_full(runtime, reason) for reason in answer["degraded"]]
     console.data(answer)
     rows: list[dict[str, Cell]] = [
         {

@@ -18,11 +18,10 @@ from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ...text.theme_names import DEFAULT_THEME
 from ..console import ATTENTION, Console, counted
-from ..database import permitted, ready
+from ..database import REASON_CHARS_MAX, in_full, permitted, ready
 from .adding import given_text
 
 WARM_S_MAX = 20.0
-REASON_CHARS_MAX = 300
 
 
 def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
@@ -34,8 +33,9 @@ def preview(home: Path, console: Console, args: argparse.Namespace) -> int:
     with warm(settings, home, console) as runtime:
         block, memories = before_turn(runtime, theme, text, clean(args.session))
         reason = "" if block else why_none(runtime, text)
-        problem = runtime.compatibility.usable() if runtime.prefetch.enabled else None
-    degraded = problem if isinstance(problem, str) else why_degraded(block)
+        degraded = why_degraded(runtime, block)
+        if runtime.prefetch.enabled and isinstance(problem := runtime.compatibility.usable(), str):
+            degraded = problem
     tokens = tokens_of(block)
     console.data(
         {
@@ -69,10 +69,10 @@ def before_turn(runtime: Runtime, theme: str, text: str, session: str = "") -> t
     return runtime.prefetch.text_before_turn(theme, text, session, own=runtime.own(theme))
 
 
-def why_degraded(block: str) -> str:
-    """Why the recall of a block was degraded, as the block says it; empty when it does not."""
+def why_degraded(runtime: Runtime, block: str) -> str:
+    """Why the recall of a block was degraded, as the block says it, in full; empty when it does not."""
     _, mark, reason = block.rpartition(f"\n{DEGRADED}")
-    return reason.removesuffix(")") if mark else ""
+    return in_full(runtime, reason.removesuffix(")")) if mark else ""
 
 
 def why_none(runtime: Runtime, text: str) -> str:

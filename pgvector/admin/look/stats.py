@@ -43,8 +43,8 @@ def stats(home: Path, console: Console, args: argparse.Namespace) -> int:
         theme = theme_named(reading, args.theme, settings) if args.theme else ""
         found = growth(reading, days, theme, args.themes)
         questions = listed(reading, "turns", Filter(theme=theme, role="user"), args.questions) if args.questions else []
-    blocks = _blocks(settings, home, console, questions) if questions else []
-    tokens, degraded = [tokens_of(block) for block in blocks], [why for block in blocks if (why := why_degraded(block))]
+    blocks, degraded = _blocks(settings, home, console, questions) if questions else ([], [])
+    tokens = [tokens_of(block) for block in blocks]
     console.data({**found, "theme": theme, "tokens_max_of_questions": tokens, "degraded_questions": len(degraded)})
     _show(console, found, tokens)
     if degraded:
@@ -100,13 +100,16 @@ def last_days(count: int) -> list[datetime]:
     return [datetime.combine(today - timedelta(days=back), time()).astimezone() for back in range(count - 1, -1, -1)]
 
 
-def _blocks(settings: Settings, home: Path, console: Console, questions: Sequence[Listed]) -> list[str]:
-    """The block that an agent would get before each of these questions now."""
+def _blocks(
+    settings: Settings, home: Path, console: Console, questions: Sequence[Listed]
+) -> tuple[list[str], list[str]]:
+    """The block that an agent would get before each of these questions now, and why recalls for them were degraded."""
     with warm(settings, home, console) as runtime, console.progress() as progress:
-        return [
+        blocks = [
             before_turn(runtime, question.theme, clean(question.content))[0]
             for question in progress.track(questions, description="recalling")
         ]
+        return blocks, [why for block in blocks if (why := why_degraded(runtime, block))]
 
 
 def _show_days(console: Console, found: dict[str, Any]) -> None:
