@@ -8,8 +8,10 @@ from pathlib import Path
 from rich.text import Text
 
 from ..errors import DatabaseUnavailable
+from ..mirror.home import Home
 from ..mirror.relief import Relieved
 from ..mirror.relief_plan import Plan
+from ..model import TARGETS
 from ..settings import load
 from ..text.sanitize import safe_line
 from ..tools.relief import PROPOSALS_MAX, document, done, headline, relief_of
@@ -18,11 +20,17 @@ from .database import running, wait_ready
 
 ENTRY_CHARS_MAX = 160
 FLUSH_S_MAX = 10.0
+NO_FILES = "there is no MEMORY.md or USER.md that the host uses"
 
 
 def relieve(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Print what may leave the memory files, and with `--yes` do it. Returns 0."""
-    with console.busy("looking"), running(load(home), home) as runtime:
+    """Print what may leave the memory files, and with `--yes` do it. Returns 0. A home without them gets no file."""
+    settings, files = load(home), Home(home)
+    if not any(files.file(target).exists() for target in TARGETS):
+        console.data({"dry_run": not args.yes, "files": []} | ({} if args.yes else {"problem": ""}))
+        console.show(NO_FILES)
+        return 0
+    with console.busy("looking"), running(settings, home) as runtime:
         found = relief_of(runtime, above_pct=args.above)
         if found.targets():
             try:
@@ -42,7 +50,7 @@ def relieve(home: Path, console: Console, args: argparse.Namespace) -> int:
     for plan in plans:
         _show(console, plan)
     if not plans:
-        console.show("there is no MEMORY.md or USER.md that the host uses")
+        console.show(NO_FILES)
     elif found.problem:
         console.say(f"hermes-pgvector: the order is by length alone, because {found.problem}")
     _say_next(console, plans, relieved, carried_out=args.yes)

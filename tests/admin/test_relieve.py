@@ -87,9 +87,13 @@ def test_the_threshold_can_be_given(command: Callable[..., Outcome], memory: Pat
     assert command("relieve", "--above", "0").code == 2
 
 
-def test_a_home_without_files_says_so(command: Callable[..., Outcome]) -> None:
-    shown = command("relieve")
-    assert (shown.code, shown.out.strip()) == (0, "there is no MEMORY.md or USER.md that the host uses")
+def test_a_home_without_files_says_so(command: Callable[..., Outcome], tmp_path: Path) -> None:
+    """It may be mistyped."""
+    for given in ((), ("--yes",)):
+        shown = command("relieve", *given)
+        assert (shown.code, shown.out.strip()) == (0, "there is no MEMORY.md or USER.md that the host uses")
+        assert command("relieve", *given, "--json").document["files"] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_home_without_files_needs_no_database(
