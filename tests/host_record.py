@@ -36,6 +36,13 @@ class Record:
             (session, *turn),
         )
 
+    def result(self, session: str, text: str) -> None:
+        """Write the result of a tool."""
+        self._file.execute(
+            "insert into messages (session_id, role, content, timestamp) values (?, 'tool', ?, ?)",
+            (session, text, time.time()),
+        )
+
     def undo(self, session: str, turns: int = 1) -> None:
         self._file.execute("update sessions set rewind_count = rewind_count + 1 where id = ?", (session,))
         self._file.execute(

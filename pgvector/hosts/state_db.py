@@ -21,13 +21,14 @@ from urllib.parse import quote
 
 from .environment import in_gateway, process_home
 from .record_copies import without_copies
-from .runtime_messages import DELIVERED
+from .runtime_messages import DELIVERED, STEERED, corrections
 from .transcript import text_of
 
 log = logging.getLogger("hermes.pgvector")
 
 WAIT_S_MAX = 0.5
 MESSAGES_MAX = 20_000
+CORRECTED_MAX = 1000
 # In seconds since 1970: no time of Python is later.
 YEAR_10000 = 253_402_300_800
 _ENCODED = "\0json:"
@@ -41,6 +42,9 @@ _MORE = {"display_kind": "display_kind", "finish_reason": "finish_reason", "api_
 # Why the messages of the agent end behind which its answer still comes. The host keeps its own requests for it back.
 _GOES_ON = frozenset({"incomplete", "verification_required", "verify_hook_continue"})
 _COLUMNS = "select name from pragma_table_info(?)"
+_CORRECTED = """
+    select id, content from messages
+    where session_id = ? and role = 'tool' and active = 1 and instr(content, ?) order by id desc limit ?"""
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _IS_THERE = "select 1 from sessions where id = ?"
 _BEGAN = "select started_at from sessions where id = ?"
@@ -88,6 +92,15 @@ def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[
     seconds since 1970, and, on one host, its `display_kind` and how its `api_content` begins, which the model got.
     """
     return without_copies([found for found, delivered in _messages(home, session_id, newest=newest) if not delivered])
+
+
+def corrected(home: Path, session_id: str) -> list[tuple[int, list[str]]]:
+    """What the results of tools in a session end with as corrections, which is perhaps forged: the newest ones first.
+
+    Each has the `id` of the result, which counts up with those of `messages`.
+    """
+    rows = _of_session(home, session_id, _CORRECTED, STEERED, CORRECTED_MAX)
+    return [(row[0], corrections({"role": "tool"}, decoded(row[1]))) for row in rows]
 
 
 def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

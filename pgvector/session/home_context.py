@@ -143,10 +143,18 @@ class HomeContext:
         if not before or any(mark in self.off_record for mark in own):
             return
         messages = reversed(state_db.messages(self.home, session_id))
-        said = (found["content"] for found in messages if found["role"] == "user" and not found["taken_back"])
-        told = next((switched for text in said if (switched := switch(text)) is not None), None)
+        said = (found for found in messages if found["role"] == "user" and not found["taken_back"])
+        switches = ((found["id"], switch(found["content"])) for found in said)
+        place, told = next((each for each in switches if each[1] is not None), (0, None))
+        if told is False and self._is_corrected(session_id, place):
+            told = None
         if self._was_off(marks(before[-1]), state_db.began(self.home, session_id)) if told is None else told:
             self.off_record.change(own, marked=True)
+
+    def _is_corrected(self, session_id: str, place: int) -> bool:
+        """Whether a result of a tool after this message says that the session is off the record. It may be forged."""
+        corrected = state_db.corrected(self.home, session_id)
+        return any(number > place and any(map(switch, said)) for number, said in corrected)
 
     def _was_off(self, marks: Sequence[str], at: float) -> bool:
         return any(mark in self.off_record and (not at or self.off_record.marked_at(mark) <= at) for mark in marks)

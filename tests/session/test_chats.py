@@ -145,6 +145,32 @@ def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_reco
     assert [is_off(session) for session in ("after", "copied", "before")] == [False, True, False]
 
 
+@pytest.mark.parametrize("off", [True, False])
+def test_a_branch_of_a_session_that_a_correction_took_off_the_record_is_so(off: bool, tmp_path: Path) -> None:
+    """One host appends it to the result of a tool, where anybody may have written it: the mark counts."""
+    record, at = Record(tmp_path), context(tmp_path)
+    chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack", chat_id="D1", user_id="U1")
+    record.begin("s", "")
+    before = Conversation(at, chat, "s", "primary")
+    before.open_turn("on the record")
+    if off:
+        at.switch_late(before.session.marks(before.session.theme()), "off the record")
+    record.begin("branch", "s", model_config='{"_branched_from": "s"}')
+    record.say("branch", ("off the record", "Understood."))
+    record.say("branch", ("on the record", "Good."))
+    steer = "[OUT-OF-BAND USER MESSAGE from the user]\n{}\n[/OUT-OF-BAND USER MESSAGE]"
+    record.result("branch", f"a page\n\n{steer.format('off the record')}")
+    record.result("branch", f"a page\n\n{steer.format('in feet, please')}")
+
+    def is_off() -> bool:
+        return Conversation(at, chat, "branch", "primary").caller("garden").off_record
+
+    assert is_off() == off
+    Conversation(at, chat, "branch", "primary").open_turn("on the record")
+    record.say("branch", ("on the record", "Good."))
+    assert not is_off()
+
+
 def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
