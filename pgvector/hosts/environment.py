@@ -68,13 +68,13 @@ def _home_and_root() -> tuple[Path, Path]:
     """The HERMES_HOME of the process, and the folder above the profiles."""
     constants: Any = host_module("hermes_constants")
     home = process_home(os.environ) if constants is None else Path(constants.get_process_hermes_home())
-    return home, _root_of(home.expanduser().resolve())
+    return home, _root_of(home.expanduser())
 
 
 def _root_of(home: Path) -> Path:
-    """The folder above the profiles, for a home that is it or one of them."""
+    """The folder above the profiles, for a home that is it or one of them, perhaps as a link to another disk."""
     usual = Path(os.path.expanduser("~/.hermes")).resolve()
-    if home.is_relative_to(usual):
+    if home.resolve().is_relative_to(usual):
         return usual
     return home.parent.parent if home.parent.name == "profiles" else home
 
@@ -110,8 +110,12 @@ def process_home(environ: Mapping[str, str]) -> Path:
 
 def profile_name(home: Path) -> str:
     """The profile of a home, as the hosts name it."""
-    home = home.resolve()
-    root = _root_of(home)
+    named = home = home.resolve()
+    with suppress(SettingsError, RuntimeError):
+        # Hosts take a link to a home for what it stands in.
+        used = shell_home()[0].expanduser()
+        named = used if used.resolve() == home else home
+    root = _root_of(named).resolve()
     if home == root:
         return "default"
     return home.name if home.parent == root / "profiles" and _PROFILE.fullmatch(home.name) else "custom"

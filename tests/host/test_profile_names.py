@@ -22,7 +22,12 @@ def test_the_profile_of_a_home_has_the_name_that_the_host_gives_it(
     homes = [root / name for root in (usual, other) for name in below]
     homes += [usual / "elsewhere" / "profiles" / "work", tmp_path / "profiles" / "garden"]
     (tmp_path / "link").symlink_to(usual / "profiles" / "work")
-    homes.append(tmp_path / "link")
+    # Profiles on another disk.
+    (tmp_path / "disk").mkdir()
+    for root in (usual, other):
+        (root / "profiles").mkdir(parents=True)
+        (root / "profiles" / "moved").symlink_to(tmp_path / "disk")
+    homes += [tmp_path / "link", *(root / "profiles" / "moved" for root in (usual, other))]
     for home in homes:
         home.mkdir(parents=True, exist_ok=True)
     found = host.script("profile_names.py", json.dumps([str(home) for home in homes]), home=tmp_path)
@@ -31,4 +36,6 @@ def test_the_profile_of_a_home_has_the_name_that_the_host_gives_it(
     assert [names[home] for home in (usual, other, other / "profiles" / "work")] == ["default", "default", "work"]
     # This environment has no host.
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert {home: profile_name(home) for home in homes} == names
+    for home, name in names.items():
+        monkeypatch.setenv("HERMES_HOME", str(home))
+        assert profile_name(home.resolve()) == name
