@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from servers import Server
 
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.hosts.provenance import source_of
 
 HOME_ID = "a" * 32
 PERSON = "dm-telegram-1f3a5c7e9b0d2f46"
@@ -247,6 +249,19 @@ def test_the_theme_of_a_linked_account_lists_the_rows_of_its_person(
 
 
 # show
+
+
+def test_an_entry_has_the_source_that_the_tools_tell_of_it(command: Callable[..., Outcome], database: str) -> None:
+    kept: list[dict[str, Any]] = [
+        {"origin": "remember", "client": "mcp"}, {"origin": "remember"}, {"origin": "file"}, {"origin": "undo"},
+        {"origin": "remember", "client": ""}, {"session_id": "s1"}, {},
+    ]  # fmt: skip
+    for number, metadata in enumerate(kept):
+        entry(database, f"entry {number}", metadata=json.dumps(metadata))
+    sources = {row["content"]: row["source"] for row in command("list", "--json").document["rows"]}
+    assert sources == {f"entry {number}": source_of("", metadata) for number, metadata in enumerate(kept)}
+    assert listed(command("list", "--json", "--source", "mcp")) == ["entry 0"]
+    assert {row["source"] for row in command("stats", "--json").document["sources"]} == {*sources.values()}
 
 
 def test_an_entry_is_shown_with_what_it_said_before_and_the_turns_around_it(

@@ -5,7 +5,8 @@ select agent_identity as theme, id, content, metadata, greatest('0001-01-03', le
        '' as role, coalesce(metadata ->> 'session_id', '') as session_id
 from (
   select *,
-         coalesce(metadata ->> 'origin', case metadata - 'released' when '{}' then 'database' else 'memory tool' end) as source
+         coalesce(nullif(metadata ->> 'client', ''), metadata ->> 'origin',
+                  case metadata - 'released' when '{}' then 'database' else 'memory tool' end) as source
   from memory_entries
 ) as e
 where (%(theme)s = '' or agent_identity = %(theme)s)

@@ -3,7 +3,8 @@
 select home, source, sum(entries)::bigint as entries, sum(turns)::bigint as turns
 from (
   select home,
-         coalesce(metadata ->> 'origin', case metadata - 'released' when '{}' then 'database' else 'memory tool' end) as source,
+         coalesce(nullif(metadata ->> 'client', ''), metadata ->> 'origin',
+                  case metadata - 'released' when '{}' then 'database' else 'memory tool' end) as source,
          1 as entries, 0 as turns
   from (
     select home, metadata from memory_entries
