@@ -255,6 +255,7 @@ def test_a_reader_role_reads_everything_but_the_keys_and_changes_nothing(
         assert reading.execute("SELECT content FROM conversations").fetchall() == [{"content": "one turn"}]
     found = run("search", "one turn", "--theme", "ops", "--json").document
     assert found["turns"]["explanation"]["rows"] == 1
+    assert "exported 0 entries, 1 turn" in run("export", str(tmp_path / "memory.jsonl")).err
     with psycopg.connect(make_conninfo(database, user=agent)) as connection:
         assert connection.execute(keys).fetchall() == [("oldest_client",), ("person_key",)]
     with psycopg.connect(dsn, autocommit=True) as connection:
