@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class HomeContext:
         place, told = next((each for each in switches if each[1] is not None), (0, None))
         if told is False and self._is_corrected(session_id, place):
             told = None
-        if self._was_off(marks(before[-1]), state_db.began(self.home, session_id)) if told is None else told:
+        if self._was_off((*before, session_id), marks) if told is None else told:
             self.off_record.change(own, marked=True)
 
     def _is_corrected(self, session_id: str, place: int) -> bool:
@@ -156,8 +157,14 @@ class HomeContext:
         corrected = state_db.corrected(self.home, session_id)
         return any(number > place and any(map(switch, said)) for number, said in corrected)
 
-    def _was_off(self, marks: Sequence[str], at: float) -> bool:
-        return any(mark in self.off_record and (not at or self.off_record.marked_at(mark) <= at) for mark in marks)
+    def _was_off(self, sessions: Sequence[str], marks: Callable[[str], list[str]]) -> bool:
+        """Whether one of these sessions was off the record when the next one began: nobody may have spoken in that."""
+
+        def off(mark: str, at: float) -> bool:
+            return mark in self.off_record and (not at or self.off_record.marked_at(mark) <= at)
+
+        began = ((session, state_db.began(self.home, after)) for session, after in pairwise(sessions))
+        return any(off(mark, at) for session, at in began for mark in marks(session))
 
     def switch_late(self, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""

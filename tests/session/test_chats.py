@@ -137,6 +137,11 @@ def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_reco
     go_on("copied", said, off, said)
     go_on("summarised", said)
     assert [is_off(session) for session in ("before", "copied", "summarised")] == [False, True, True]
+    # Nobody speaks in the session before it.
+    go_on("silent", said)
+    record.begin("next", "silent", model_config='{"_branched_from": "silent"}')
+    record.say("next", said)
+    assert is_off("next")
     talk("summarised").open_turn(on[0])
     record.say("summarised", on)
     assert not is_off("summarised")

@@ -21,6 +21,7 @@ from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
 from ...session.home_context import sessions_off_record
+from ...session.off_record import switch
 from ...session.person_key import key_bytes
 from ...session.themes import Identity, allowed, templated_theme, theme_of
 from ...settings import Settings
@@ -117,6 +118,9 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if not recorded:
         job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
     messages = [message for message in recorded if not message["taken_back"]]
+    if _goes_on_off(job, session_id, identity, messages):
+        job.skipped["off the record"] += 1
+        return
     judge = partial(job.capture.turn, source=source)
     judged = list(turns_of(messages, judge, shared=not identity.has_one_author))
     if row.get("end_reason") == "compression":
@@ -157,6 +161,14 @@ def _why_not(job: _Job, session_id: str, identity: Identity, source: Source) -> 
     if job.settings.keep and not is_known(source):
         return "the rules of keep depend on where it was said, which the record does not tell"
     return ""
+
+
+def _goes_on_off(job: _Job, session_id: str, identity: Identity, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet."""
+    if any(switch(message["content"]) is not None for message in messages if message["role"] == "user"):
+        return False
+    before = state_db.continued(job.home.path, session_id, ANCESTORS_MAX)
+    return any(is_off(session, identity, job.off, job.settings) for session in before)
 
 
 def _theme(job: _Job, identity: Identity) -> tuple[str, str]:

@@ -220,9 +220,12 @@ def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     record.say("s2", 3)
     Marks(home / "pgvector" / "off_record", 10, "").change([mark_name("s2:ops"), mark_name("s2")], marked=True)
     record.say("s3", 4, source="cron")
+    # A branch of a branch, in which nobody has spoken.
+    record.say("s4", 3, parent_session_id="s2", model_config='{"_branched_from": "s2"}')
+    record.say("s5", 3, parent_session_id="s4", model_config='{"_branched_from": "s4"}')
     told = bring().document
     assert numbers(database) == ["1"]
-    assert told["skipped"] == {"off the record": 1, "jobs of the host": 1}
+    assert told["skipped"] == {"off the record": 3, "jobs of the host": 1}
 
 
 def test_each_profile_of_a_gateway_gets_its_own_sessions_of_the_record_that_they_share(
