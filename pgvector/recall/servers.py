@@ -121,6 +121,8 @@ class Servers:
         if not self.recalls.standby_problem:
             return
         with self._lock:
+            if self._trial_at > 0 and not self._behind:
+                return  # It answered a recall that had begun before another one failed: a trial decides.
             self._trial_at = self._pause_s = 0.0
             self.recalls = replace(self.recalls, standby_problem="")
         log.warning("recalls are read from the standby again")

@@ -23,9 +23,12 @@ from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
 from hermes_memory_pgvector.admin.configuration import change_env_file
+from hermes_memory_pgvector.errors import DatabaseUnavailable
 from hermes_memory_pgvector.model import Add, Recall, RecallRequest, Scope, TurnTaken
+from hermes_memory_pgvector.recall.deadline import Deadline
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.store.schema.migrations import migrate
 
 Start = Callable[..., Runtime]
@@ -215,6 +218,29 @@ def test_a_standby_that_is_killed_costs_no_recall_its_answer(
     assert len([each for each in warnings(caplog) if "not read from" in each]) == 1
     assert max(took) < 1
     print(f"{len(took)} recalls, the slowest took {max(took):.3f} s")
+
+
+def test_a_recall_that_began_before_another_one_failed_does_not_end_the_outage(
+    servers: Pair, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = start()
+    store(runtime, "lamp")
+    catch_up(servers, runtime)
+    assert finds(runtime, "lamp")
+    asked, standby = runtime._recaller._servers, runtime._recaller._servers._standby
+
+    def fails(server: Database, _: Deadline) -> None:
+        if server is standby:
+            raise DatabaseUnavailable("it is gone")
+
+    def answers_late(server: Database, _: Deadline) -> None:
+        if server is standby:
+            asked.ask(fails, Deadline(5))
+
+    asked.ask(answers_late, Deadline(5))
+    assert problem(runtime) == "it is gone"
+    assert len(warnings(caplog)) == 1
+    wait_for(lambda: finds(runtime, "lamp") and not problem(runtime))
 
 
 def test_a_standby_that_hangs_costs_one_recall_half_a_second(servers: Pair, start: Start) -> None:
