@@ -9,6 +9,7 @@ from pathlib import Path
 
 _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
+      api_call_count integer default 1,
       end_reason text, chat_type text, chat_id text, user_id text, session_key text, origin_json text,
       profile_name text, started_at real);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,

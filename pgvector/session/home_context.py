@@ -149,6 +149,7 @@ class HomeContext:
         place, told = next((each for each in switches if each[1] is not None), (0, None))
         if told is False and self._is_corrected(session_id, place):
             told = None
+        before = state_db.since_heard(self.home, before)
         if self._was_off((*before, session_id), marks) if told is None else told:
             self.off_record.change(own, marked=True)
 
@@ -158,7 +159,7 @@ class HomeContext:
         return any(number > place and any(map(switch, said)) for number, said in corrected)
 
     def _was_off(self, sessions: Sequence[str], marks: Callable[[str], list[str]]) -> bool:
-        """Whether one of these sessions was off the record when the next one began: nobody may have spoken in that."""
+        """Whether one of these sessions was off the record when the next one began."""
 
         def off(mark: str, at: float) -> bool:
             return mark in self.off_record and (not at or self.off_record.marked_at(mark) <= at)

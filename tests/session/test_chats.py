@@ -138,13 +138,17 @@ def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_reco
     go_on("summarised", said)
     assert [is_off(session) for session in ("before", "copied", "summarised")] == [False, True, True]
     # Nobody speaks in the session before it.
-    go_on("silent", said)
+    record.begin("silent", "s", model_config='{"_branched_from": "s"}', calls=0)
     record.begin("next", "silent", model_config='{"_branched_from": "silent"}')
     record.say("next", said)
     assert is_off("next")
     talk("summarised").open_turn(on[0])
     record.say("summarised", on)
     assert not is_off("summarised")
+    # It is compressed, and the message that put it on the record is in a summary.
+    record.begin("later", "summarised", end_reason="compression")
+    record.say("later", said)
+    assert not is_off("later")
     talk("s").open_turn(on[0])
     go_on("after", said, off, said, on)
     assert [is_off(session) for session in ("after", "copied", "before")] == [False, True, False]

@@ -167,7 +167,7 @@ def _goes_on_off(job: _Job, session_id: str, identity: Identity, messages: Seque
     """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet."""
     if any(switch(message["content"]) is not None for message in messages if message["role"] == "user"):
         return False
-    before = state_db.continued(job.home.path, session_id, ANCESTORS_MAX)
+    before = state_db.since_heard(job.home.path, state_db.continued(job.home.path, session_id, ANCESTORS_MAX))
     return any(is_off(session, identity, job.off, job.settings) for session in before)
 
 

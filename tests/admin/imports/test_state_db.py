@@ -220,11 +220,13 @@ def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     record.say("s2", 3)
     Marks(home / "pgvector" / "off_record", 10, "").change([mark_name("s2:ops"), mark_name("s2")], marked=True)
     record.say("s3", 4, source="cron")
-    # A branch of a branch, in which nobody has spoken.
-    record.say("s4", 3, parent_session_id="s2", model_config='{"_branched_from": "s2"}')
+    # Nobody has spoken in the first of two branches. In another one, the session was put on the record again.
+    record.say("s4", 3, parent_session_id="s2", model_config='{"_branched_from": "s2"}', api_call_count=0)
     record.say("s5", 3, parent_session_id="s4", model_config='{"_branched_from": "s4"}')
+    record.say("s6", parent_session_id="s2", model_config='{"_branched_from": "s2"}')
+    record.say("s7", 5, parent_session_id="s6", model_config='{"_branched_from": "s6"}')
     told = bring().document
-    assert numbers(database) == ["1"]
+    assert numbers(database) == ["1", "5"]
     assert told["skipped"] == {"off the record": 3, "jobs of the host": 1}
 
 
