@@ -180,13 +180,13 @@ def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
 
 
-def since_heard(home: Path, sessions: Sequence[str]) -> Sequence[str]:
+def since_heard(home: Path, sessions: tuple[str, ...]) -> tuple[str, ...]:
     """The last of these sessions, from the newest one in which the model was asked: an agent was in that.
 
     The model has not been asked in a branch in which nobody has spoken yet.
     """
     record = home_of_record(home, sessions[-1]) if sessions else home
-    unheard = {row[0] for row in _read(record, _UNHEARD, (json.dumps(list(sessions)),))}
+    unheard = {row[0] for row in _read(record, _UNHEARD, (json.dumps(sessions),))}
     heard = (place for place in range(len(sessions), 0, -1) if sessions[place - 1] not in unheard)
     return sessions[next(heard, 1) - 1 :]
 
