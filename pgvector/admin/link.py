@@ -1,4 +1,4 @@
-"""install: the link in a home's plugin folder by which a host finds this package."""
+"""install: the links in a home by which a host finds this package, and by which its gateway loads it in time."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from .configuration import ACTIVATE, PROVIDER, active_provider
 from .console import Console
 
 ENTRY_POINTS = "hermes_agent.memory_providers"
+HOOK = Path("hosts", "gateway_hook")
 
 
 def install(home: Path, console: Console, args: argparse.Namespace) -> int:
-    """Link the package into the home, or with `--remove` delete it. Returns 0, also when nothing had to change."""
+    """Link the package into the home, or with `--remove` delete the links; returns 0, also when nothing changed."""
     link, remove = place(home), args.remove
     changed = change(home, remove=remove)
     active = active_provider(home) == PROVIDER
     console.data(
-        {"link": str(link), "package": str(package()), "linked": not remove, "changed": changed, "active": active}
+        {"link": str(link), "package": str(package()), "linked": not remove, "changed": bool(changed), "active": active}
     )
     if remove:
-        console.show(f"removed {link}" if changed else f"nothing to remove: {link} does not exist")
+        console.show("\n".join(f"removed {each}" for each in changed) or f"nothing to remove: {link} does not exist")
         if active:
             console.say("memory.provider is still pgvector; to turn it off: hermes memory off")
         return 0
-    console.show(f"linked {link} -> {package()}" if changed else f"already installed: {link}")
+    console.show("\n".join(f"linked {each} -> {each.resolve()}" for each in changed) or f"already installed: {link}")
     other = other_python()
     if other:
         console.say(f"note: hermes runs on another Python, {other}; install the packages there too")
@@ -40,29 +41,33 @@ def install(home: Path, console: Console, args: argparse.Namespace) -> int:
     return 0
 
 
-def change(home: Path, *, remove: bool = False) -> bool:
-    """Create the link in the home, or with `remove` delete it. Returns whether that changed anything.
+def change(home: Path, *, remove: bool = False) -> list[Path]:
+    """Create the links in the home, or with `remove` delete them. Returns those that changed.
 
-    Raises BadArgument when another plugin is in its place, and SettingsError when the folder cannot be written.
+    Raises BadArgument when something else is in their place, and SettingsError when a folder cannot be written.
     """
-    link = place(home)
+    links = {place(home): package()}
+    if hook_linked(home) if remove else needs_hook():
+        links[hook(home)] = package() / HOOK
+    return [link for link, target in links.items() if _change(link, target, remove=remove)]
+
+
+def _change(link: Path, target: Path, *, remove: bool) -> bool:
     there = link.is_symlink() or link.exists()
-    if (not there) if remove else linked(home):
+    if (not there) if remove else link.resolve() == target:
         return False
     if there and not _replaceable(link):
-        raise BadArgument(
-            f"{link} is not a link to this package; move it away, or: hermes plugins remove {PROVIDER}; then try again"
-        )
+        raise BadArgument(f"{link} is not a link to this package; move it away, then try again")
     try:
         if remove:
             link.unlink()
             return True
         link.parent.mkdir(parents=True, exist_ok=True)
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
-        fresh.symlink_to(package(), target_is_directory=True)
+        fresh.symlink_to(target, target_is_directory=True)
         fresh.replace(link)
     except OSError as error:
-        raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of {home}") from None
+        raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of the home") from None
     return True
 
 
@@ -81,19 +86,43 @@ def linked(home: Path) -> bool:
     return place(home).resolve() == package()
 
 
+def hook(home: Path) -> Path:
+    """Where the host's gateway looks for the hook that loads the plugin."""
+    return home / "hooks" / PROVIDER
+
+
+def hook_linked(home: Path) -> bool:
+    """Whether the hook in the home is that of this package."""
+    return hook(home).resolve() == package() / HOOK
+
+
+def needs_hook() -> bool:
+    """Whether agents that begin at the same time may find no provider, unless the plugin is loaded before.
+
+    Hosts that look for entry points load plugins under a lock. When no host is in this Python, it may be an older one.
+    """
+    return ENTRY_POINTS not in _loader()
+
+
 def by_entry_point(home: Path) -> bool:
     """Whether the host in this Python finds the package by its entry point, without a link.
 
     Older hosts do not look for entry points, and hosts with `plugins.isolation: host` ignore them.
     """
     try:
-        host = find_spec("plugins.memory")
         isolated = host_section(home, "plugins").get("isolation") == "host"
-    except (ImportError, SettingsError):
+    except SettingsError:
         return False
-    if isolated or host is None or host.origin is None or not metadata.entry_points(group=ENTRY_POINTS, name=PROVIDER):
-        return False
-    return ENTRY_POINTS in Path(host.origin).read_text(encoding="utf-8", errors="replace")
+    return bool(not isolated and not needs_hook() and metadata.entry_points(group=ENTRY_POINTS, name=PROVIDER))
+
+
+def _loader() -> str:
+    """The program text of the loader of the host in this Python; empty when there is none."""
+    try:
+        found = find_spec("plugins.memory")
+    except ImportError:
+        return ""
+    return Path(found.origin).read_text(encoding="utf-8", errors="replace") if found and found.origin else ""
 
 
 def other_python() -> Path | None:
@@ -120,5 +149,5 @@ def _replaceable(link: Path) -> bool:
     if not link.is_symlink():
         return False
     if target.exists():
-        return (target / "admin" / Path(__file__).name).is_file()
-    return target.name in ("hermes_memory_pgvector", PROVIDER)
+        return (target / "admin" / Path(__file__).name).is_file() or target.parts[-2:] == HOOK.parts
+    return target.name in ("hermes_memory_pgvector", PROVIDER, HOOK.name)

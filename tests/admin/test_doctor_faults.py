@@ -269,6 +269,9 @@ FAULTS: dict[str, Fault] = {
     "plugin that is not linked": Fault(
         lambda scene: scene.command("install", "--remove"), "plugin", "so the host cannot load the plugin"
     ),
+    "hook of the gateway that is missing": Fault(
+        lambda scene: (scene.home / "hooks" / "pgvector").unlink(), "gateway hook", "may have no memory"
+    ),
 }  # fmt: skip
 
 

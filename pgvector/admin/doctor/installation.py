@@ -48,6 +48,9 @@ def packages() -> Iterator[Check]:
 def host(home: Path) -> Iterator[Check]:
     """Whether the host finds and uses the plugin in this home."""
     yield _plugin(home)
+    if link.linked(home) and link.needs_hook() and not link.hook_linked(home):
+        found = f"{link.hook(home)} is missing: a session that begins beside another may have no memory"
+        yield Check("gateway hook", "warning", found, "hermes-pgvector install")
     yield _provider(home)
     other = link.other_python()
     if other:

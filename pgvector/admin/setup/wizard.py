@@ -160,11 +160,12 @@ class _Setup:
 
     def _activate(self, saved: Mapping[str, Any]) -> bool:
         """Make the host use the plugin, without the settings that it has for it; False when there is no host."""
-        if self._config is not None:
-            configuration.activate_in_host(self._config, saved)
-            return True
-        link.change(self._home)
-        return configuration.activate(self._home, saved)
+        if self._config is None or link.linked(self._home):
+            link.change(self._home)
+        if self._config is None:
+            return configuration.activate(self._home, saved)
+        configuration.activate_in_host(self._config, saved)
+        return True
 
     def _try_out(self) -> tuple[str, str]:
         """By which search an entry was recalled, and what is wrong."""

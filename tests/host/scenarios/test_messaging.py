@@ -6,7 +6,9 @@ The messenger is Signal on loopback, through the hosts' own adapters: they make 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +49,10 @@ def messenger() -> Iterator[Messenger]:
 def asked(request: Request) -> str:
     # The host greets who writes for the very first time.
     return request.user.split("<memory-context>")[0].split("[System note:")[0].strip()
+
+
+def is_stored(text: str, rows: Rows) -> bool:
+    return text in rows.said()
 
 
 def is_asked(model: ModelEndpoint, words: str) -> bool:
@@ -169,6 +175,36 @@ def test_a_turn_that_was_taken_back_or_asked_again_in_a_messenger_is_withdrawn_w
         rows.wait(lambda rows: any("Answer 4" in turn.content for turn in rows.turns()))
         gateway.stop()
     assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 4"]
+
+
+def test_every_session_that_a_killed_gateway_goes_on_with_has_a_memory(
+    hermes: Hermes, model: ModelEndpoint, messenger: Messenger, rows: Rows
+) -> None:
+    people, ended = (ANN, BEN, CAT), threading.Event()
+
+    def script(request: Request) -> Reply:
+        if "slowly" in asked(request):
+            ended.wait(ANSWER_S_MAX)
+        return answer_to(asked(request))
+
+    model.script = script
+    with hermes.gateway(**messenger.environment) as gateway:
+        for person in people:
+            messenger.send(person, f"Please tell me slowly what {person.name} said about the lake")
+        for person in people:
+            wait_for(partial(is_asked, model, f"slowly what {person.name}"))
+        os.killpg(gateway.pid, signal.SIGKILL)
+        gateway.process.wait()
+        ended.set()
+    sent = len(messenger.sent)
+    with hermes.gateway(**messenger.environment):
+        # The host begins the agents of all of them at once.
+        for person in people:
+            messenger.wait(answer_to(f"Please tell me slowly what {person.name} said about the lake"), since=sent)
+        for person in people:
+            said = f"Please tell me what {person.name} said about the sea"
+            messenger.write(person, said, until=answer_to(said))
+            rows.wait(partial(is_stored, answer_to(said)))
 
 
 def test_a_message_that_interrupts_a_turn_is_stored_as_it_was_written_and_what_it_interrupts_is_not_lost(

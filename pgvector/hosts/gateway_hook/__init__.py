@@ -1,0 +1,1 @@
+"""The folder that `hermes-pgvector install` links into a home's `hooks` folder."""
