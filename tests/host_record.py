@@ -14,7 +14,7 @@ class Record:
         self._file = sqlite3.connect(home / "state.db", isolation_level=None, check_same_thread=False)
         self._file.execute(
             "create table sessions (id text primary key, parent_session_id text, end_reason text, model_config text,"
-            " started_at real, session_key text, api_call_count integer, rewind_count integer default 0)"
+            " started_at real, session_key text, rewind_count integer default 0)"
         )
         self._file.execute(
             "create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,"
@@ -57,19 +57,9 @@ class Record:
         )
 
     def begin(
-        self,
-        session: str,
-        parent: str,
-        *,
-        end_reason: str = "",
-        model_config: str = "{}",
-        key: str | None = None,
-        calls: int = 1,
+        self, session: str, parent: str, *, end_reason: str = "", model_config: str = "{}", key: str | None = None
     ) -> None:
-        """Begin a session after `parent`, which has ended for a reason, in the chat with this key.
-
-        `calls` is how often the model is asked in it.
-        """
+        """Begin a session after `parent`, which has ended for a reason, in the chat with this key."""
         self._file.execute("update sessions set end_reason = ? where id = ?", (end_reason, parent))
-        values = (session, parent, model_config, time.time(), key, calls)
-        self._file.execute("insert into sessions values (?, ?, '', ?, ?, ?, ?, 0)", values)
+        values = (session, parent, model_config, time.time(), key)
+        self._file.execute("insert into sessions values (?, ?, '', ?, ?, ?, 0)", values)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
-      api_call_count integer default 1,
       end_reason text, chat_type text, chat_id text, user_id text, session_key text, origin_json text,
       profile_name text, started_at real);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
@@ -30,6 +29,14 @@ class Record:
         self.path = folder / "state.db"
         with closing(sqlite3.connect(self.path)) as database:
             database.executescript(_TABLES)
+
+    def add(self, session: str, *messages: tuple[str, str]) -> None:
+        """Add messages to a session, each as (role, text)."""
+        with closing(sqlite3.connect(self.path)) as database, database:
+            database.executemany(
+                "insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)",
+                [(session, *message, SAID_AT.timestamp() + place) for place, message in enumerate(messages)],
+            )
 
     def say(self, session: str, *numbers: int, active: bool = True, day: int = 0, **columns: str | float) -> None:
         named = {"id": session, "source": "cli", "model_config": "", "parent_session_id": "", **columns}

@@ -53,7 +53,6 @@ _REWOUND = """
     select id from sessions s where session_key = ? and rewind_count > 0
       and (select active = 0 and compacted = 0 from messages where session_id = s.id order by id desc limit 1)
     order by started_at desc limit ?"""
-_UNHEARD = "select id from sessions where api_call_count = 0 and id in (select value from json_each(?))"
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
     select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
@@ -178,17 +177,6 @@ def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
 def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions that a session goes on from as a branch or after a compression, the nearest last."""
     return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
-
-
-def since_heard(home: Path, sessions: tuple[str, ...]) -> tuple[str, ...]:
-    """The last of these sessions, from the newest one in which the model was asked: an agent was in that.
-
-    The model has not been asked in a branch in which nobody has spoken yet.
-    """
-    record = home_of_record(home, sessions[-1]) if sessions else home
-    unheard = {row[0] for row in _read(record, _UNHEARD, (json.dumps(sessions),))}
-    heard = (place for place in range(len(sessions), 0, -1) if sessions[place - 1] not in unheard)
-    return sessions[next(heard, 1) - 1 :]
 
 
 def began(home: Path, session_id: str) -> float:

@@ -141,31 +141,16 @@ class HomeContext:
         """
         before = self.continued(session_id, Lineage()) if session_id else ()
         own = marks(session_id) if before else []
-        if not before or any(mark in self.off_record for mark in own):
-            return
-        messages = reversed(state_db.messages(self.home, session_id))
-        said = (found for found in messages if found["role"] == "user" and not found["taken_back"])
-        switches = ((found["id"], switch(found["content"])) for found in said)
-        place, told = next((each for each in switches if each[1] is not None), (0, None))
-        if told is False and self._is_corrected(session_id, place):
-            told = None
-        before = state_db.since_heard(self.home, before)
-        if self._was_off((*before, session_id), marks) if told is None else told:
-            self.off_record.change(own, marked=True)
 
-    def _is_corrected(self, session_id: str, place: int) -> bool:
-        """Whether a result of a tool after this message says that the session is off the record. It may be forged."""
-        corrected = state_db.corrected(self.home, session_id)
-        return any(number > place and any(map(switch, said)) for number, said in corrected)
+        def was_off(session: str, after: str) -> bool:
+            marked = [mark for mark in marks(session) if mark in self.off_record]
+            at = state_db.began(self.home, after) if marked else 0
+            return any(not at or self.off_record.marked_at(mark) <= at for mark in marked)
 
-    def _was_off(self, sessions: Sequence[str], marks: Callable[[str], list[str]]) -> bool:
-        """Whether one of these sessions was off the record when the next one began."""
-
-        def off(mark: str, at: float) -> bool:
-            return mark in self.off_record and (not at or self.off_record.marked_at(mark) <= at)
-
-        began = ((session, state_db.began(self.home, after)) for session, after in pairwise(sessions))
-        return any(off(mark, at) for session, at in began for mark in marks(session))
+        if before and not any(mark in self.off_record for mark in own):
+            told = last_switch(self.home, session_id)
+            if went_on_off(self.home, (*before, session_id), was_off) if told is None else told:
+                self.off_record.change(own, marked=True)
 
     def switch_late(self, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""
@@ -244,6 +229,29 @@ def sessions_off_record(state: Path) -> LastingMarks:
     """The marks of the sessions off the record, in the state folder of their home."""
     meaning = "that a session is off the record, or on it, and may store it"
     return LastingMarks(state / "off_record", OFF_RECORD_MAX, meaning)
+
+
+def last_switch(home: Path, session_id: str) -> bool | None:
+    """What the last message that switches a session has made of it, as `switch`; None when there is none.
+
+    None, too, when a result of a tool after `on the record` says that it is off: that may be forged.
+    """
+    messages = reversed(state_db.messages(home, session_id, newest=True))
+    said = (found for found in messages if found["role"] == "user" and not found["taken_back"])
+    switches = ((found["id"], switch(found["content"])) for found in said)
+    place, told = next((each for each in switches if each[1] is not None), (0, None))
+    corrected = state_db.corrected(home, session_id) if told is False else ()
+    return None if any(number > place and any(map(switch, texts)) for number, texts in corrected) else told
+
+
+def went_on_off(home: Path, sessions: Sequence[str], was_off: Callable[[str, str], bool]) -> bool:
+    """Whether the last of these sessions, which go on from each other, was off the record at its beginning.
+
+    `was_off(session, after)` is whether a session is marked so since before the one `after` it. A session without a
+    mark goes on from it when nothing in it says `on the record`, as one in which nobody has spoken.
+    """
+    marked = [place for place, pair in enumerate(pairwise(sessions), 1) if was_off(*pair)]
+    return bool(marked) and all(last_switch(home, session) is not False for session in sessions[marked[-1] : -1])
 
 
 def _chars(turns: Sequence[Turn]) -> int:

@@ -138,7 +138,7 @@ def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_reco
     go_on("summarised", said)
     assert [is_off(session) for session in ("before", "copied", "summarised")] == [False, True, True]
     # Nobody speaks in the session before it.
-    record.begin("silent", "s", model_config='{"_branched_from": "s"}', calls=0)
+    go_on("silent", said)
     record.begin("next", "silent", model_config='{"_branched_from": "silent"}')
     record.say("next", said)
     assert is_off("next")

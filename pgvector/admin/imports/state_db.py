@@ -20,8 +20,7 @@ from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
-from ...session.home_context import sessions_off_record
-from ...session.off_record import switch
+from ...session.home_context import last_switch, sessions_off_record, went_on_off
 from ...session.person_key import key_bytes
 from ...session.themes import Identity, allowed, templated_theme, theme_of
 from ...settings import Settings
@@ -118,7 +117,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if not recorded:
         job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
     messages = [message for message in recorded if not message["taken_back"]]
-    if _goes_on_off(job, session_id, identity, messages):
+    if _goes_on_off(job, session_id, identity):
         job.skipped["off the record"] += 1
         return
     judge = partial(job.capture.turn, source=source)
@@ -163,12 +162,12 @@ def _why_not(job: _Job, session_id: str, identity: Identity, source: Source) -> 
     return ""
 
 
-def _goes_on_off(job: _Job, session_id: str, identity: Identity, messages: Sequence[Mapping[str, Any]]) -> bool:
+def _goes_on_off(job: _Job, session_id: str, identity: Identity) -> bool:
     """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet."""
-    if any(switch(message["content"]) is not None for message in messages if message["role"] == "user"):
+    home, before = job.home.path, state_db.continued(job.home.path, session_id, ANCESTORS_MAX)
+    if not before or last_switch(home, session_id) is not None:
         return False
-    before = state_db.since_heard(job.home.path, state_db.continued(job.home.path, session_id, ANCESTORS_MAX))
-    return any(is_off(session, identity, job.off, job.settings) for session in before)
+    return went_on_off(home, (*before, session_id), lambda session, _: is_off(session, identity, job.off, job.settings))
 
 
 def _theme(job: _Job, identity: Identity) -> tuple[str, str]:

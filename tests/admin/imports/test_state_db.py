@@ -221,13 +221,29 @@ def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     Marks(home / "pgvector" / "off_record", 10, "").change([mark_name("s2:ops"), mark_name("s2")], marked=True)
     record.say("s3", 4, source="cron")
     # Nobody has spoken in the first of two branches. In another one, the session was put on the record again.
-    record.say("s4", 3, parent_session_id="s2", model_config='{"_branched_from": "s2"}', api_call_count=0)
+    record.say("s4", 3, parent_session_id="s2", model_config='{"_branched_from": "s2"}')
     record.say("s5", 3, parent_session_id="s4", model_config='{"_branched_from": "s4"}')
     record.say("s6", parent_session_id="s2", model_config='{"_branched_from": "s2"}')
+    record.add("s6", ("user", "on the record"))
     record.say("s7", 5, parent_session_id="s6", model_config='{"_branched_from": "s6"}')
     told = bring().document
     assert numbers(database) == ["1", "5"]
     assert told["skipped"] == {"off the record": 3, "jobs of the host": 1}
+
+
+def test_a_branch_of_a_session_that_a_correction_took_off_the_record_stays_out(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str
+) -> None:
+    """One host appends it to the result of a tool, and nobody has spoken in the branch yet: the mark counts."""
+    corrected = "a page\n\n[OUT-OF-BAND USER MESSAGE from the user]\noff the record\n[/OUT-OF-BAND USER MESSAGE]"
+    record.say("s1", source="cli")
+    record.say("s2", parent_session_id="s1", model_config='{"_branched_from": "s1"}')
+    for session in ("s1", "s2"):
+        record.add(session, ("user", "on the record"), ("assistant", "Good."), ("user", turn(1)[0]))
+        record.add(session, ("tool", corrected), ("assistant", turn(1)[1]))
+    Marks(home / "pgvector" / "off_record", 10, "").change([mark_name("s1:")], marked=True)
+    assert bring().document["skipped"] == {"off the record": 2}
+    assert sql(database) == []
 
 
 def test_each_profile_of_a_gateway_gets_its_own_sessions_of_the_record_that_they_share(
