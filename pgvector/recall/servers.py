@@ -73,9 +73,7 @@ class Servers:
             self._standby.close()
 
     def _standby_answers(self, standby: Standby, search: Search, deadline: Deadline) -> bool:
-        with self._lock:
-            away = self._trial_at > 0 and not (self._behind and self._primary.doubted)
-        if away:
+        if self._is_away():
             self._try_soon(standby)
             return False
         try:
@@ -87,21 +85,27 @@ class Servers:
         self._count("recalls_by_standby")
         return True
 
+    def _is_away(self) -> bool:
+        """Whether only a trial may ask the standby. While the primary does not answer, a lag keeps no recall off it."""
+        return self._trial_at > 0 and not (self._behind and self._primary.doubted)
+
     def _try_soon(self, standby: Standby) -> None:
         with self._lock:
             if not 0 < self._trial_at <= time.monotonic():
                 return
             self._trial_at = inf  # while the trial runs
-        self._background.submit(self._try, standby)
+        self._background.submit(self._try, standby).add_done_callback(self._tried)
 
     def _try(self, standby: Standby) -> None:
         try:
             standby.try_out()
         except (Unavailable, SchemaNotApplied) as error:
             self._failed(error)
-        finally:
-            with self._lock:
-                self._trial_at = 0.0 if self._trial_at == inf else self._trial_at
+
+    def _tried(self, _: object) -> None:
+        """End the trial, also where no thread could be started for it."""
+        with self._lock:
+            self._trial_at = 0.0 if self._trial_at == inf else self._trial_at
 
     def _failed(self, error: PgvectorError) -> None:
         problem, behind = str(error), isinstance(error, StandbyBehind)
@@ -121,7 +125,7 @@ class Servers:
         if not self.recalls.standby_problem:
             return
         with self._lock:
-            if self._trial_at > 0 and not self._behind:
+            if self._is_away() or not self.recalls.standby_problem:
                 return  # It answered a recall that had begun before another one failed: a trial decides.
             self._trial_at = self._pause_s = 0.0
             self.recalls = replace(self.recalls, standby_problem="")
