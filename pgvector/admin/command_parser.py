@@ -26,11 +26,8 @@ COMMAND = "COMMAND"
 BIGINT_MAX = (1 << 63) - 1
 
 
-class Filled(argparse.Action):
-    """Stores a value, or appends it where the default is a list; refuses an empty one.
-
-    A script gives one whose variable is not set. Taken as no condition, it would let a command delete more.
-    """
+class Once(argparse.Action):
+    """Stores a value, or appends it where the default is a list; refuses a second one that would replace the first."""
 
     def __call__(
         self,
@@ -39,11 +36,31 @@ class Filled(argparse.Action):
         values: Any,
         option: str | None = None,  # noqa: ARG002
     ) -> None:
-        """Store or append the value. Raises ArgumentError when it is empty."""
+        """Store or append the value. Raises ArgumentError when there is one that it would replace."""
+        held = getattr(namespace, self.dest, None)
+        if held and not isinstance(held, list):
+            # No value is shown: it may be a connection string.
+            raise argparse.ArgumentError(self, "it was given twice and takes one value; run the command once for each")
+        setattr(namespace, self.dest, [*held, values] if isinstance(held, list) else values)
+
+
+class Filled(Once):
+    """Refuses an empty value, too.
+
+    A script gives one whose variable is not set. Taken as no condition, it would let a command delete more.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        """Store or append the value. Raises ArgumentError when it is empty, or as `Once` does."""
         if not values.strip():
             raise argparse.ArgumentError(self, f"{values!r} is empty; give a value, or leave the option out")
-        held = getattr(namespace, self.dest, None)
-        setattr(namespace, self.dest, [*held, values] if isinstance(held, list) else values)
+        super().__call__(parser, namespace, values, option)
 
 
 def add(commands: Commands, name: str, text: str, job: str) -> Parser:

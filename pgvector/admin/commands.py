@@ -11,6 +11,7 @@ from .command_parser import (
     TIME_HELP,
     Commands,
     Filled,
+    Once,
     Parser,
     add,
     add_administrator,
@@ -101,7 +102,9 @@ def _add_search(commands: Commands) -> None:
     search.add_argument("query", metavar="QUERY", help="the text to search for")
     text = "most hits of each kind (default 10); --top-k is the name of earlier releases"
     search.add_argument("--limit", "--top-k", type=number(1), default=10, metavar="N", help=text)
-    search.add_argument("--theme", default="", metavar="T", help="search as this theme (default: that of this home)")
+    search.add_argument(
+        "--theme", action=Once, default="", metavar="T", help="search as this theme (default: that of this home)"
+    )
     text = "current, session, all or a theme (default: the setting)"
     search.add_argument("--scope", default="", metavar="S", help=text)
     search.add_argument("--session", default="", metavar="ID", help="the session of scope `session`")
@@ -218,7 +221,7 @@ def _add_files(commands: Commands) -> None:
 def _add_history(commands: Commands) -> None:
     text = "show earlier versions of entries that were replaced or removed"
     history = add(commands, "history", text, "history:history")
-    history.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
+    history.add_argument("--theme", action=Once, default="", metavar="T", help="only of this theme (default: all)")
     history.add_argument("--target", choices=("memory", "user"), default="", help=TARGET_HELP)
     history.add_argument("--limit", type=number(1, 10_000), default=20, metavar="N", help="the newest N (default 20)")
     history.add_argument("--since", metavar="TIME", help=f"only changes after {TIME_HELP}")

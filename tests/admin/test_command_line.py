@@ -293,6 +293,24 @@ def test_an_empty_variable_of_a_script_is_no_condition_less(home: Path, command:
     assert f"argument {option}: '' is empty; give a value, or leave the option out" in refused.err
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["migrate"], "--runtime-role"),
+        (["migrate"], "--reader-role"),
+        (["erase", "--yes"], "--session"),
+        (["prune", "--yes"], "--before"),
+        (["list"], "--theme"),
+    ],
+)
+def test_an_option_that_takes_one_value_is_not_taken_from_the_last_of_two(
+    home: Path, command: list[str], option: str
+) -> None:
+    refused = in_a_process("--home", str(home), *command, option, "a", option, "b", HERMES_PGVECTOR_DSN=DEAD_DSN)
+    assert (refused.code, refused.out) == (2, ""), refused.shown
+    assert f"argument {option}: it was given twice and takes one value" in refused.err
+
+
 @pytest.mark.parametrize("theme", [[], ["--theme", "Bil-ing"]])
 def test_search_refuses_a_theme_that_is_not_allowed(
     home: Path, monkeypatch: pytest.MonkeyPatch, theme: list[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, Filled, add, number
+from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, Filled, Once, add, number
 
 LIMIT_MAX = 1000
 
@@ -13,16 +13,20 @@ def add_commands(commands: Commands) -> None:
     _add_rows(commands)
     text = "search as you type, in the terminal; open rows, forget entries, take changes back"
     browse = add(commands, "browse", text, "look.browse:browse")
-    browse.add_argument("--theme", default="", metavar="T", help="search as this theme (default: that of this home)")
+    browse.add_argument(
+        "--theme", action=Once, default="", metavar="T", help="search as this theme (default: that of this home)"
+    )
     text = "print the memories that an agent would get before this message"
     preview = add(commands, "preview", text, "look.preview:preview")
     preview.add_argument("text", metavar="TEXT", help="the message of a person; - reads the standard input")
-    preview.add_argument("--theme", default="", metavar="T", help="the theme of the agent (default: that of this home)")
+    preview.add_argument(
+        "--theme", action=Once, default="", metavar="T", help="the theme of the agent (default: that of this home)"
+    )
     text = "a session of this home: what stands in its context is left out"
     preview.add_argument("--session", default="", metavar="ID", help=text)
     stats = add(commands, "stats", "show how the memory grows, and how many tokens a turn gets", "look.stats:stats")
     stats.add_argument("--days", type=number(1, 366), default=30, metavar="N", help="the last N days (default 30)")
-    stats.add_argument("--theme", default="", metavar="T", help="only this theme (default: all)")
+    stats.add_argument("--theme", action=Once, default="", metavar="T", help="only this theme (default: all)")
     stats.add_argument("--themes", type=number(1, 100), default=10, metavar="N", help="list the N largest (default 10)")
     text = "show the plot alone, or with FILE write it there as a PNG (needs the extra `plot`)"
     stats.add_argument("--plot", nargs="?", const="", metavar="FILE", help=text)
@@ -35,12 +39,14 @@ def _add_lists(commands: Commands) -> None:
     text = "the N largest (default 50)"
     themes.add_argument("--limit", type=number(1, LIMIT_MAX), default=50, metavar="N", help=text)
     sessions = add(commands, "sessions", "list the sessions of a theme, the newest first", "look.themes:sessions")
-    sessions.add_argument("--theme", default="", metavar="T", help="the theme (default: that of this home)")
+    sessions.add_argument(
+        "--theme", action=Once, default="", metavar="T", help="the theme (default: that of this home)"
+    )
     text = "at most N (default 20)"
     sessions.add_argument("--limit", type=number(1, LIMIT_MAX), default=20, metavar="N", help=text)
     sessions.add_argument("--offset", type=number(0, BIGINT_MAX), default=0, metavar="N", help="leave out the newest N")
     rows = add(commands, "list", "list entries and turns, the newest first", "look.listing:show_all")
-    rows.add_argument("--theme", default="", metavar="T", help="only of this theme (default: all)")
+    rows.add_argument("--theme", action=Once, default="", metavar="T", help="only of this theme (default: all)")
     rows.add_argument("--session", default="", metavar="ID", help="only of this session")
     kind = rows.add_mutually_exclusive_group()
     kind.add_argument("--kind", choices=("memory", "turns", "both"), default="both", help="what to list (default both)")
