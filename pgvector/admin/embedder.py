@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 from ..embedding import factory
@@ -9,11 +10,11 @@ from ..embedding.protocol import Embedder
 from ..embedding.reranker import Reranker
 from ..errors import EmbedderUnavailable, PgvectorError, SettingsError
 from ..settings import Settings
+from ..store.schema.preflight import ADMINISTRATOR
 from ..store.schema.verification import SchemaState
 
 PROBE = "Where do we keep the notes of last week?"
 PROBE_S_MAX = 5.0
-MISMATCH_REMEDY = "set embed_url and embed_model to the model that made the stored vectors"
 
 
 def response_ms(embedder: Embedder, timeout_s: float) -> float:
@@ -38,10 +39,20 @@ def mismatch(model: str, dimensions: int | None, stored: SchemaState | None) -> 
     if stored is None:
         return ""
     if dimensions != stored.dimensions:
-        return f"{model} makes vectors of {dimensions} dimensions, the database holds vectors of {stored.dimensions}"
+        holds = "holds" if stored.embedding_model else "has no vectors yet, and is made for"
+        return f"{model} makes vectors of {dimensions} dimensions, the database {holds} vectors of {stored.dimensions}"
     if stored.embedding_model not in (None, model):
         return f"the database holds vectors of {stored.embedding_model}, this home uses {model}"
     return ""
+
+
+def mismatch_remedy(settings: Settings, model: str, stored: SchemaState | None) -> str:
+    """What to do about a mismatch with the embedder of these settings."""
+    if stored is None or stored.embedding_model:
+        return "set embed_url and embed_model to the model that made the stored vectors"
+    command = f"hermes-pgvector reembed --model {shlex.quote(model)} --url {shlex.quote(settings.embed_url)}"
+    administrator = f" --dsn {ADMINISTRATOR}" if settings.dsn.get_secret_value() else ""
+    return f"to use this model: {command}{administrator}"
 
 
 def vector_length(settings: Settings) -> int | None:

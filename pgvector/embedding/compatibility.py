@@ -207,9 +207,12 @@ class EmbedderCompatibility:
                 self._unanswered = isinstance(error, Unavailable) or embedder.dimensions is None
                 return f"{WORDS_ONLY}: {error}"
         if embedder.dimensions != stored:
+            has, cure = f"holds vectors of {stored}", "set embed_model and embed_url to the model that made them"
+            if state is None or not state.embedding_model:
+                has, cure = f"is made for vectors of {stored}, and has none", "hermes-pgvector doctor says what to do"
             return (
-                f"{WORDS_ONLY}: {embedder.model} makes vectors of {embedder.dimensions} numbers, the database holds "
-                f"vectors of {stored}; set embed_model and embed_url to the model that made them"
+                f"{WORDS_ONLY}: {embedder.model} makes vectors of {embedder.dimensions} numbers, the database {has}; "
+                f"{cure}"
             )
         model = self._database.claim_model(embedder.model)
         self._claimed = True

@@ -121,6 +121,11 @@ def scene(
         yield made
 
 
+def vectors_of_another_length(scene: Scene) -> None:
+    scene.sql("insert into hermes_pgvector_settings (name, value) values ('embedding_model', 'words')")
+    scene.endpoint.dimensions = 200
+
+
 def a_locked_table(scene: Scene) -> None:
     left = scene.stack.enter_context(psycopg.connect(scene.administrator, application_name="a tool"))
     left.execute("lock table memory_entries in exclusive mode")
@@ -246,7 +251,7 @@ FAULTS: dict[str, Fault] = {
         "model", "the database holds vectors of it's .another, this home uses words",
     ),
     "vectors of another length": Fault(
-        lambda scene: setattr(scene.endpoint, "dimensions", 200), "model", "200 dimensions, .* holds .* of 384",
+        vectors_of_another_length, "model", "200 dimensions, the database holds vectors of 384",
         mend=lambda scene: setattr(scene.endpoint, "dimensions", 384), told="^set embed_url and embed_model",
     ),
     "dead letter": Fault(a_dead_letter, "dead letters", "^1 event: a reason that is mended$"),

@@ -6,13 +6,15 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import not_on_citus
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
@@ -152,8 +154,24 @@ def test_an_embedder_that_does_not_fit_is_refused_and_nothing_is_saved(
     endpoint.dimensions = 512
     done = setup(home, "--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes")
     assert done.code == 1
-    assert "vectors of 512 dimensions, the database holds vectors of 384" in done.err
+    assert "vectors of 512 dimensions, the database has no vectors yet, and is made for vectors of 384" in done.err
     assert list(home.iterdir()) == []
+
+
+@not_on_citus.reembed
+def test_a_database_without_vectors_is_made_ready_for_another_model_by_the_command_that_set_up_names(
+    home: Path, make_database: Callable[..., str], endpoint: Endpoint
+) -> None:
+    database = make_database(dimensions=768)
+    given = ("--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes")
+    refused = setup(home, *given)
+    assert refused.code == 1
+    named = refused.err.partition("to use this model: hermes-pgvector ")[2].splitlines()[0]
+    command = shlex.split(named.replace("postgresql://ADMIN@HOST/DATABASE", shlex.quote(database)))
+    done = hermes_pgvector(*command, "--yes")
+    assert done.code == 0, done.shown
+    assert dimensions_in(database) == endpoint.dimensions
+    assert setup(home, *given).code == 0
 
 
 def test_an_unreachable_database_is_named_without_its_password_and_nothing_is_saved(home: Path) -> None:

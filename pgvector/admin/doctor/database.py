@@ -24,7 +24,7 @@ from ...store.schema.verification import SchemaState
 from ...store.statistics import ServerInfo
 from ..check import Check, failed, in_psql, place_of_setting, quoted
 from ..disk import disk
-from ..embedder import MISMATCH_REMEDY, mismatch, relevance_ms, response_ms
+from ..embedder import mismatch, mismatch_remedy, relevance_ms, response_ms
 from ..overview import ABSENT, EARLIER, Overview, quota_line
 from . import refusal
 
@@ -123,7 +123,7 @@ def embedder(settings: Settings, found: Overview) -> Iterator[Check]:
         took_ms = response_ms(chosen, settings.embed_timeout_s)
         yield Check("embedder", "ok", f"{chosen.model} answers in {took_ms:.0f} ms with {chosen.dimensions} dimensions")
         if found.schema:
-            yield _model(chosen.model, chosen.dimensions, found.schema)
+            yield _model(settings, chosen.model, chosen.dimensions, found.schema)
     except PgvectorError as error:
         limited = isinstance(error, EmbedderLimited)
         remedy = "wait, or raise its rate limit" if limited else "start it, or correct embed_url and embed_model"
@@ -199,13 +199,13 @@ def _role(info: ServerInfo) -> Check:
     return Check(name, "ok", f"{role} may read and write rows, and add to the history")
 
 
-def _model(model: str, dimensions: int | None, stored: SchemaState) -> Check:
+def _model(settings: Settings, model: str, dimensions: int | None, stored: SchemaState) -> Check:
     problem = mismatch(model, dimensions, stored)
     if not problem:
         return Check("model", "ok", f"{model} fits the database")
     held = stored.embedding_model
     if dimensions != stored.dimensions or held is None:
-        return Check("model", "problem", problem, MISMATCH_REMEDY)
+        return Check("model", "problem", problem, mismatch_remedy(settings, model, stored))
     use_held, use_new = (shlex.quote(name) for name in (held, model))
     remedy = (
         f"to use the model of the memory: hermes-pgvector settings set embed_model {use_held}; "

@@ -15,7 +15,7 @@ from ...settings import Settings
 from ...store.schema.verification import SchemaState
 from ..configuration import validated, without_secrets
 from ..console import Console
-from ..embedder import mismatch, response_ms
+from ..embedder import mismatch, mismatch_remedy, response_ms
 
 OLLAMA_S_MAX = 2.0
 MODELS_SHOWN = 9
@@ -123,7 +123,7 @@ class EmbedderQuestions:
         problem = mismatch(choice.model, choice.dimensions, self._stored)
         if not problem:
             return True
-        self._console.say(f"✗ {problem}")
+        self._console.say(f"✗ {problem}; {mismatch_remedy(choice.settings, choice.model, self._stored)}")
         return self._console.confirm("Take it anyway? Recall then searches by words only", default=False)
 
 

@@ -23,7 +23,7 @@ from .. import configuration, link
 from ..configuration import ACTIVATE, PROVIDER, active_provider
 from ..console import Console, counted
 from ..database import connection, running, wait_ready
-from ..embedder import MISMATCH_REMEDY, mismatch
+from ..embedder import mismatch, mismatch_remedy
 from ..host_record import IMPORT_SESSIONS, STATEMENT_S_MAX, past_sessions
 from ..imports.command import bring
 from ..round_trip import round_trip
@@ -124,7 +124,8 @@ class _Setup:
         choice = tried(changed(settings, **named), {}, self._console, stored.embedding_model if stored else None)
         problem = mismatch(choice.model, choice.dimensions, stored)
         if problem:
-            raise SettingsError(f"{problem}; {MISMATCH_REMEDY}")
+            remedy = mismatch_remedy(choice.settings, choice.model, stored)
+            raise SettingsError(f"{problem}; {configuration.typed(remedy, self._home)}")
         return choice
 
     # Doing

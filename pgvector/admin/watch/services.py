@@ -20,7 +20,7 @@ from .. import processes
 from ..console import counted, duration
 from ..database import start_server
 from ..disk import disk
-from ..embedder import MISMATCH_REMEDY, PROBE, mismatch
+from ..embedder import PROBE, mismatch, mismatch_remedy
 from .finding import Finding
 
 RETRY_S = 3.0
@@ -82,7 +82,7 @@ def embedder(settings: Settings, schema: SchemaState | None) -> Finding | None:
         if settings.embed_url:
             chosen.embed_query(PROBE, settings.embed_timeout_s)
         problem = mismatch(chosen.model, chosen.dimensions, schema) if chosen.dimensions else ""
-        return Finding("embedder", problem, MISMATCH_REMEDY) if problem else None
+        return Finding("embedder", problem, mismatch_remedy(settings, chosen.model, schema)) if problem else None
     except PgvectorError as error:
         found = f"{chosen.model}: {error}; recall searches by words only"
         return Finding("embedder", found, "start it, or correct embed_url and embed_model")
