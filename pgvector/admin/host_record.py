@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..files import LastingMarks, mark_name
+from ..errors import SettingsError
+from ..files import LastingMarks, mark_name, overwrite, read_matching
 from ..hosts import state_db
 from ..hosts.environment import scrubber
 from ..hosts.runtime_messages import CORRECTED, corrections, is_within_turn
 from ..hosts.transcript import exchanges, text_of
+from ..mirror.home import begin
 from ..session import off_record
 from ..session.capture import Verdict
 from ..session.project import project_of
@@ -23,6 +27,7 @@ from ..session.themes import Identity, templated_theme
 from ..settings import Settings
 from ..store import statistics
 from ..store.connection.database import Connection
+from ..store.queries import QUERIES
 from ..text.keep import TERMINALS, Source
 from ..text.theme_names import DEFAULT_THEME, normalise
 
@@ -36,14 +41,17 @@ OVER_AFTER = timedelta(hours=1)
 # How many sessions tell whether past ones are stored, and how far from the last message their turns may be.
 OLDEST, NEAR = 200, timedelta(days=1)
 STATEMENT_S_MAX = 10.0
+# The file that tells until when the sessions of a home were imported, and into which database, by the time it was made.
+IMPORTED = "past_sessions"
+_IMPORTED = re.compile(r"[\d.]+ [\d.]+")
 IMPORT_SESSIONS = "hermes-pgvector import --from state-db"
 
 
 def past_sessions(settings: Settings, home: Path, connection: Connection | None) -> int:
     """How many sessions of persons are over, when none of the oldest is in the database, as before an import; else 0.
 
-    It is 0, too, where settings store no turns. Without a connection there is no database yet. Raises OSError when the
-    record cannot be read, and what a statement raises.
+    What an import has gone through is none of them, and it is 0 where settings store no turns. Without a connection
+    there is no database yet. Raises OSError when the record cannot be read, and what a statement raises.
     """
     if settings.off_record or not settings.sync_turns:
         return 0
@@ -51,14 +59,33 @@ def past_sessions(settings: Settings, home: Path, connection: Connection | None)
     found = state_db.recent_sessions(home, 0, SESSIONS_MAX)
     timed = [row for row in reversed(found) if isinstance(row["latest"], int | float)]
     own = [row for row in timed if row.get("source") not in JOBS and not other_profile(row, home, home)]
-    past = [row for row in own if row["latest"] < until.timestamp()]
+    since = _imported_until(home, connection)
+    past = [row for row in own if since <= row["latest"] < until.timestamp()]
     if connection is None or not past:
         return len(past)
     oldest = past[:OLDEST]
-    since, until = (datetime.fromtimestamp(oldest[at]["latest"], UTC) for at in (0, -1))
+    first, last = (datetime.fromtimestamp(oldest[at]["latest"], UTC) for at in (0, -1))
     named = [str(row["id"]) for row in oldest]
-    stored = statistics.newest_of_sessions(connection, named, since - NEAR, 1, until + NEAR)
+    stored = statistics.newest_of_sessions(connection, named, first - NEAR, 1, last + NEAR)
     return 0 if stored else len(past)
+
+
+def note_import(home: Path, connection: Connection, until: datetime) -> None:
+    """Remember that the sessions of a home until then were imported into this database, where the home is writable."""
+    with suppress(OSError, SettingsError):
+        begin(home)
+        overwrite(home / "pgvector" / IMPORTED, f"{_made_at(connection)} {until.timestamp()}")
+
+
+def _imported_until(home: Path, connection: Connection | None) -> float:
+    noted = read_matching(home / "pgvector" / IMPORTED, _IMPORTED).split()
+    return float(noted[1]) if noted and connection and float(noted[0]) == _made_at(connection) else 0.0
+
+
+def _made_at(connection: Connection) -> float:
+    """When the tables of a database were made, in seconds since 1970. It tells databases apart, also when restored."""
+    row = connection.execute(QUERIES["archive_origin"]).fetchone() or {}
+    return row["made_at"].timestamp() if row.get("made_at") else 0.0
 
 
 def is_known(source: Source) -> bool:

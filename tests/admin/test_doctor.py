@@ -80,6 +80,30 @@ def test_sessions_from_before_the_memory_are_named_until_they_are_stored(run: Ru
     assert "past sessions" not in found_by(run)
 
 
+def test_past_sessions_of_which_nothing_is_stored_are_named_until_an_import_has_read_them(
+    run: Run, tmp_path: Path, empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Record(tmp_path)
+    record.say("s1", 1)
+    with closing(sqlite3.connect(record.path)) as database, database:
+        database.execute("update messages set content = 'ok'")
+    bring = ("import", "--from", "state-db")
+    assert run(*bring, "--dry-run").code == 0
+    assert found_by(run)["past sessions"]["found"].startswith("1 session ")
+    assert run(*bring).document["rows"] == {"turn": {"found": 0, "new": 0}}
+    assert "past sessions" not in found_by(run)
+    # Another database has nothing of them.
+    with monkeypatch.context() as patch:
+        patch.setenv("HERMES_PGVECTOR_DSN", empty_database)
+        assert run("migrate", "--dimensions", "384").code == 0
+        assert found_by(run)["past sessions"]["found"].startswith("1 session ")
+    # New ones are over, as when another memory was in use.
+    note = tmp_path / "pgvector" / "past_sessions"
+    note.write_text(f"{note.read_text().split()[0]} {SAID_AT.timestamp() + 90}")
+    record.say("s2", 2)
+    assert found_by(run)["past sessions"]["found"].startswith("1 session ")
+
+
 def test_a_record_of_sessions_that_cannot_be_read_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"no database" * 1000)
     assert found_by(run)["past sessions"]["verdict"] == "warning"

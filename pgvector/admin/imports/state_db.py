@@ -31,11 +31,12 @@ from ...text.cleaning import clean
 from ...text.keep import Source
 from ...write.validation import validate
 from ..console import Console
-from ..host_record import JOBS, SESSIONS_MAX, identity_of, is_known, is_off, other_profile, turns_of
+from ..host_record import JOBS, SESSIONS_MAX, identity_of, is_known, is_off, note_import, other_profile, turns_of
 from .rows import Rules
 
 ANCESTORS_MAX = 50
 TURNS_AT_ONCE = 50
+KEYLESS = "of persons and rooms, whose key the database does not have yet: run an agent first"
 STATEMENT_S_MAX = 60.0
 # The ids of the events that turns become are made of this and of the turns, so that none is stored twice.
 _NAMESPACE = uuid.UUID("0d9f4c1e-3a77-5c0b-8c52-6d1f1e0b7a44")
@@ -75,6 +76,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     record = Home(path.parent)
     if rules.settings.off_record:
         raise BadArgument("the setting off_record is on: nothing of sessions is stored")
+    began = datetime.now(UTC)
     key = person_key(args.home) or database.claim_person_key("")
     marks = (sessions_off_record(home.state).names() for home in (record, Home(args.home)))
     job = _Job(
@@ -90,6 +92,9 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     with console.progress() as progress:
         for row in progress.track(sessions, description="sessions"):
             _session(job, row)
+    if record.path == Home(args.home).path and not (args.dry_run or job.wrong or job.skipped[KEYLESS]):
+        with database.transaction() as connection:
+            note_import(record.path, connection, began)
     found = {"found": job.counts["found"], "new": job.counts["new"]}
     wrong = [{"line": number, "reason": reason} for number, reason in job.wrong]
     return {"rows": {"turn": found} if sessions else {}, "sessions": len(sessions), "skipped": dict(job.skipped),
@@ -181,7 +186,7 @@ def _theme(job: _Job, identity: Identity) -> tuple[str, str]:
     except BadArgument:
         return "", "a session key that names no theme"
     except SettingsError:
-        return "", "of persons and rooms, whose key the database does not have yet: run an agent first"
+        return "", KEYLESS
     return theme, "" if allowed(theme, settings.allowed_themes) else "a theme that is not in allowed_themes"
 
 
