@@ -21,6 +21,7 @@ from ..hosts.transcript import exchanges, text_of
 from ..mirror.home import begin
 from ..session import off_record
 from ..session.capture import Verdict
+from ..session.home_context import last_switch, went_on_off
 from ..session.project import project_of
 from ..session.session_context import READ_ONLY_CONTEXTS
 from ..session.themes import Identity, templated_theme
@@ -35,7 +36,7 @@ from ..text.theme_names import DEFAULT_THEME, normalise
 JOBS = READ_ONLY_CONTEXTS | {"tool", "curator"}
 # Platforms whose sessions have no type of chat.
 PLACES = TERMINALS | {"api_server"}
-SESSIONS_MAX = 1_000_000
+SESSIONS_MAX, ANCESTORS_MAX = 1_000_000, 50
 # A session without a message for so long is over.
 OVER_AFTER = timedelta(hours=1)
 # How many sessions tell whether past ones are stored, and how far from the last message their turns may be.
@@ -134,6 +135,14 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
     themes = {own, key, "", DEFAULT_THEME, *settings.allowed_themes, *settings.theme_aliases.values()}
     names = (session_id, *(f"{session_id}:{theme}" for theme in themes))
     return LastingMarks.ALL in marks or any(mark_name(name) in marks for name in names)
+
+
+def goes_on_off(record: Path, session_id: str, identity: Identity, marks: frozenset[str], settings: Settings) -> bool:
+    """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet."""
+    before = state_db.continued(record, session_id, ANCESTORS_MAX)
+    if not before or last_switch(record, session_id) is not None:
+        return False
+    return went_on_off(record, (*before, session_id), lambda session, _: is_off(session, identity, marks, settings))
 
 
 def turns_of(

@@ -26,6 +26,7 @@ ANSWER = "Bridge number {} is old, and there is not much to tell."
 
 _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text,
+      end_reason text, api_call_count integer default 1,
       chat_type text, chat_id text, user_id text, origin_json text, profile_name text);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
       timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text)"""
@@ -185,6 +186,19 @@ def test_a_session_off_the_record_in_the_theme_of_a_project_is_not_expected(
     assert expected(watch) == 2
     Marks(tmp_path / "pgvector" / "off_record", 10, "").change([mark_name("one:lighthouse")], marked=True)
     assert expected(watch) == 0
+
+
+def test_a_branch_of_a_session_off_the_record_in_which_nobody_has_spoken_is_not_missed(
+    watch: Callable[..., Outcome], record: Record, tmp_path: Path
+) -> None:
+    record.say("one", *several(2))
+    Marks(tmp_path / "pgvector" / "off_record", 10, "").change([mark_name("one")], marked=True)
+    record.say("two", *several(4), _branched_from="one")
+    record("update sessions set parent_session_id = 'one', api_call_count = 0 where id = 'two'")
+    assert expected(watch) == 0
+    # It was put on the record again.
+    record.say("two", ("back on the record", "Yes."), *several(3), age_s=600)
+    assert expected(watch) > 0
 
 
 def test_a_home_where_nobody_talked_needs_no_attention(watch: Callable[..., Outcome], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
-from ...session.home_context import last_switch, sessions_off_record, went_on_off
+from ...session.home_context import sessions_off_record
 from ...session.person_key import key_bytes
 from ...session.themes import Identity, allowed, templated_theme, theme_of
 from ...settings import Settings
@@ -31,10 +31,20 @@ from ...text.cleaning import clean
 from ...text.keep import Source
 from ...write.validation import validate
 from ..console import Console
-from ..host_record import JOBS, SESSIONS_MAX, identity_of, is_known, is_off, note_import, other_profile, turns_of
+from ..host_record import (
+    ANCESTORS_MAX,
+    JOBS,
+    SESSIONS_MAX,
+    goes_on_off,
+    identity_of,
+    is_known,
+    is_off,
+    note_import,
+    other_profile,
+    turns_of,
+)
 from .rows import Rules
 
-ANCESTORS_MAX = 50
 TURNS_AT_ONCE = 50
 KEYLESS = "of persons and rooms, whose key the database does not have yet: run an agent first"
 STATEMENT_S_MAX = 60.0
@@ -122,7 +132,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if not recorded:
         job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
     messages = [message for message in recorded if not message["taken_back"]]
-    if _goes_on_off(job, session_id, identity):
+    if goes_on_off(job.home.path, session_id, identity, job.off, job.settings):
         job.skipped["off the record"] += 1
         return
     judge = partial(job.capture.turn, source=source)
@@ -165,14 +175,6 @@ def _why_not(job: _Job, session_id: str, identity: Identity, source: Source) -> 
     if job.settings.keep and not is_known(source):
         return "the rules of keep depend on where it was said, which the record does not tell"
     return ""
-
-
-def _goes_on_off(job: _Job, session_id: str, identity: Identity) -> bool:
-    """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet."""
-    home, before = job.home.path, state_db.continued(job.home.path, session_id, ANCESTORS_MAX)
-    if not before or last_switch(home, session_id) is not None:
-        return False
-    return went_on_off(home, (*before, session_id), lambda session, _: is_off(session, identity, job.off, job.settings))
 
 
 def _theme(job: _Job, identity: Identity) -> tuple[str, str]:

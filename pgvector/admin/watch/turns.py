@@ -18,7 +18,7 @@ from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection
 from ...text.cleaning import clean
-from ..host_record import JOBS, identity_of, is_known, is_off, other_profile, turns_of
+from ..host_record import JOBS, goes_on_off, identity_of, is_known, is_off, other_profile, turns_of
 
 SESSIONS_MAX = 50
 ROWS_MAX = 2000
@@ -57,6 +57,8 @@ def expected(home: Home, settings: Settings, since: datetime, until: datetime, l
             # The rules may depend on where it was said.
             continue
         messages = [m for m in state_db.messages(home.path, session_id, newest=True) if not m["taken_back"]]
+        if goes_on_off(home.path, session_id, identity, marks, settings):
+            continue
         turns = _turns(session_id, messages, partial(capture.turn, source=source))
         found += [turn for turn in turns if since <= turn.at <= until]
     return sorted(found, key=lambda turn: turn.at, reverse=True)[:limit]
