@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from dotenv import load_dotenv
 from pydantic import ValidationError
 
 from hermes_memory_pgvector.errors import SettingsError
@@ -158,11 +160,11 @@ def test_an_env_file_is_taken_as_it_stands(tmp_path: Path) -> None:
     write_env(
         tmp_path,
         "# a comment\nOTHER=x\nexport HERMES_PGVECTOR_EMBED_MODEL='my model'\n"
-        "HERMES_PGVECTOR_DSN=postgresql://u:pa${HOME}$$w@h/d\n",
+        "HERMES_PGVECTOR_DSN=postgresql://u:pa$HOME$$w@h/d\n",
     )
     settings = load(tmp_path, {})
     assert settings.embed_model == "my model"
-    assert settings.dsn.get_secret_value() == "postgresql://u:pa${HOME}$$w@h/d"
+    assert settings.dsn.get_secret_value() == "postgresql://u:pa$HOME$$w@h/d"
 
 
 def test_unknown_keys_and_foreign_sections_are_ignored(tmp_path: Path) -> None:
@@ -295,6 +297,25 @@ def test_a_yaml_file_that_cannot_be_read_is_named_without_its_content(tmp_path: 
     told = message(tmp_path)
     assert "config.yaml" in told
     assert "hunter2" not in told
+
+
+def test_variables_in_an_env_file_are_filled_in_as_hosts_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text(
+        "DB_PASSWORD=of-the-file\n"
+        'HERMES_PGVECTOR_DSN="postgresql://me:${DB_PASSWORD}@${DB_HOST}/${DB_NAME:-memory}"\n'
+        "HERMES_PGVECTOR_HOME_LABEL='${NOWHERE}$5'\n"
+    )
+    monkeypatch.setenv("DB_PASSWORD", "exported")
+    monkeypatch.setenv("DB_HOST", "db.example")
+    settings = load(tmp_path)
+    assert settings.dsn.get_secret_value() == "postgresql://me:of-the-file@db.example/memory"
+    assert settings.home_label == "$5"
+    with monkeypatch.context() as patch:
+        for name in ("HERMES_PGVECTOR_DSN", "HERMES_PGVECTOR_HOME_LABEL"):
+            patch.setenv(name, "")
+        load_dotenv(tmp_path / ".env", override=True)
+        assert os.environ["HERMES_PGVECTOR_DSN"] == settings.dsn.get_secret_value()
+        assert os.environ["HERMES_PGVECTOR_HOME_LABEL"] == settings.home_label
 
 
 def test_an_env_file_in_latin_1_is_read_as_hosts_read_it(tmp_path: Path) -> None:

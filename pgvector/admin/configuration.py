@@ -108,11 +108,13 @@ def validated(values: Mapping[str, Any]) -> Settings:
 def change_env_file(path: Path, values: Mapping[str, str]) -> None:
     """Set variables in a `.env` and remove those with an empty value. Other lines stay; the file gets mode 0600.
 
-    Raises OSError, UnicodeDecodeError, and SettingsError for a value of several lines.
+    Raises OSError, UnicodeDecodeError, and SettingsError for a value of several lines or with `${`.
     """
     for name, value in values.items():
         if len(value.splitlines()) > 1 or "\0" in value:
             raise SettingsError(f"{name} contains a line break; nothing is saved")
+        if "${" in value:
+            raise SettingsError(f"{name} contains ${{, which hosts fill in when they read .env; nothing is saved")
     lines = path.read_text(encoding="utf-8-sig").splitlines() if path.exists() else []
     left = {name: value for name, value in values.items() if value}
     changed = []

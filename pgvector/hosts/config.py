@@ -86,12 +86,12 @@ def _env_values_at_start(gateway: Path) -> Mapping[str, str | None]:
 
 
 def env_values(home: Path) -> Mapping[str, str | None]:
-    """The variables in the `.env` of a home. Raises SettingsError."""
+    """The variables in the `.env` of a home, `${NAME}` in them filled in as hosts do. Raises SettingsError."""
     from dotenv import dotenv_values
 
     env_file = home / ".env"
     try:
-        return dotenv_values(stream=_text(env_file), interpolate=False) if env_file.is_file() else {}
+        return dotenv_values(stream=_text(env_file)) if env_file.is_file() else {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"{env_file} cannot be read: {type(error).__name__}; {cure(error, 'correct the file')}"

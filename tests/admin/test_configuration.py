@@ -71,6 +71,12 @@ def test_a_value_of_two_lines_is_refused(tmp_path: Path) -> None:
         change_env_file(tmp_path / ".env", {DSN: "a\nLD_PRELOAD=b"})
 
 
+def test_a_value_that_hosts_would_read_otherwise_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="which hosts fill in when they read"):
+        change_env_file(tmp_path / ".env", {DSN: "host=h password=a${b}c"})
+    assert not (tmp_path / ".env").exists()
+
+
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f\x85\xa0\xad"))
 
 
