@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import tzinfo
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -111,10 +112,11 @@ def process_home(environ: Mapping[str, str]) -> Path:
 def profile_name(home: Path) -> str:
     """The profile of a home, as the hosts name it."""
     named = home = home.resolve()
-    with suppress(SettingsError, RuntimeError):
-        # Hosts take a link to a home for what it stands in.
+    with suppress(SettingsError, RuntimeError, OSError):
+        # Hosts take a link to a home for what it stands in. A gateway serves the profiles beside its home, too.
         used = shell_home()[0].expanduser()
-        named = used if used.resolve() == home else home
+        folders = chain([used], (_root_of(used) / "profiles").glob("*"))
+        named = next((folder for folder in folders if folder.resolve() == home), home)
     root = _root_of(named).resolve()
     if home == root:
         return "default"

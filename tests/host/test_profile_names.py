@@ -39,3 +39,20 @@ def test_the_profile_of_a_home_has_the_name_that_the_host_gives_it(
     for home, name in names.items():
         monkeypatch.setenv("HERMES_HOME", str(home))
         assert profile_name(home.resolve()) == name
+
+
+def test_a_gateway_names_a_profile_on_another_disk_as_its_host_does(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "disk").mkdir()
+    for root in (tmp_path / ".hermes", tmp_path / "data"):
+        (root / "profiles" / "work").mkdir(parents=True)
+        (root / "profiles" / "moved").symlink_to(tmp_path / "disk")
+        homes = [root, root / "profiles" / "work", root / "profiles" / "moved"]
+        listed = json.dumps([str(home) for home in homes])
+        found = host.script("profile_names.py", listed, str(root), home=tmp_path)
+        assert [each["theirs"] for each in found] == ["default", "work", "custom"]
+        assert [each["ours"] for each in found] == ["default", "work", "custom"]
+        monkeypatch.setenv("HERMES_HOME", str(root))
+        assert [profile_name(home.resolve()) for home in homes] == ["default", "work", "custom"]
