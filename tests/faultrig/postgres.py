@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -15,6 +17,9 @@ from waiting import wait_for
 
 from hermes_memory_pgvector.store.embedded.server import EmbeddedServer
 from hermes_memory_pgvector.store.schema.migrations import migrate
+
+# Removes a segment, in shmctl(2).
+IPC_RMID = 0
 
 
 @contextmanager
@@ -34,13 +39,29 @@ def own_postgres(disk: Path | None = None) -> Iterator[EmbeddedServer]:
 
 
 def kill_at_once(data: Path) -> None:
-    """Kill all processes of the server of a data folder, as a power loss of its machine does."""
-    postmaster = int((data / "postmaster.pid").read_text().split()[0])
+    """Kill all processes of the server of a data folder, as a power loss of its machine does: shared memory goes, too.
+
+    Postgres removes what is left of it when the same data folder is started again, which a test may not do.
+    """
+    pid_file = (data / "postmaster.pid").read_text().splitlines()
+    postmaster, segment = int(pid_file[0]), int(pid_file[6].split()[1])
     os.kill(postmaster, signal.SIGSTOP)
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
-    for pid in (postmaster, *map(int, children.split())):
+    pids = (postmaster, *map(int, children.split()))
+    shared = {path for pid in pids for path in shared_memory(pid)}
+    for pid in pids:
         _signal(pid, signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{postmaster}").exists())
+    for path in shared:
+        path.unlink(missing_ok=True)
+    ctypes.CDLL(None).shmctl(segment, IPC_RMID, None)
+
+
+def shared_memory(pid: int) -> set[Path]:
+    """The files in shared memory that a process of Postgres has mapped."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return {Path(name) for name in re.findall(r"/dev/shm/PostgreSQL\.\d+", Path(f"/proc/{pid}/maps").read_text())}
+    return set()
 
 
 def freeze(server: EmbeddedServer) -> list[int]:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from faultrig.agent import Agents
 from faultrig.memory import QUICK, all_is_stored, entries, settle
+from faultrig.postgres import shared_memory
 from faultrig.standby import DATABASE, Pair, pair
 from loopback import Endpoint
 from waiting import wait_for
@@ -160,3 +161,18 @@ def test_what_was_taken_back_during_the_lag_stays_away(servers: Pair, endpoint: 
         release(runtime)
     assert answers(promoted) == ["after the failover.", "copied.", "not copied."]
     assert entries(promoted) == set()
+
+
+def test_what_a_killed_server_had_in_shared_memory_goes_with_it(servers: Pair) -> None:
+    pid_file = (servers.primary.data / "postmaster.pid").read_text().splitlines()
+    files, segment = shared_memory(int(pid_file[0])), pid_file[6].split()[1]
+    assert files
+    assert segment in segments()
+    servers.primary.kill()
+    assert [path for path in files if path.exists()] == []
+    assert segment not in segments()
+
+
+def segments() -> list[str]:
+    """The ids of the segments of System V shared memory."""
+    return [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
