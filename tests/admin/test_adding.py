@@ -110,7 +110,7 @@ def test_what_cannot_be_added_is_named_and_nothing_is_stored(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("HERMES_PGVECTOR_ALLOWED_THEMES", '["ops"]')
     monkeypatch.setenv("HERMES_PGVECTOR_KEEP", json.dumps([{"pattern": "password", "action": "none"}]))
-    done = command("add", "--theme", "ops", *arguments)
+    done = command("add", *arguments, *(() if "--theme" in arguments else ("--theme", "ops")))
     assert (done.code, said in done.err) == (code, True), done.err
     assert rows(database, "select * from memory_entries") == []
 
