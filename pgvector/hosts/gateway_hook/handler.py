@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes_cli.config import load_config
-from plugins import memory
 
-# Hosts that look for entry points load plugins under a lock.
-if not hasattr(memory, "ENTRY_POINTS_GROUP") and (load_config().get("memory") or {}).get("provider") == "pgvector":
-    memory.load_memory_provider("pgvector")
+def load() -> None:
+    """Load the plugin, where the host uses it and its loader has no lock: hosts that look for entry points have one."""
+    from hermes_cli.config import load_config
+    from plugins import memory
+
+    used = (load_config().get("memory") or {}).get("provider") == "pgvector"
+    if used and not hasattr(memory, "ENTRY_POINTS_GROUP"):
+        memory.load_memory_provider("pgvector")
 
 
 def handle(event: str, context: dict[str, Any]) -> None:
     """Do nothing: the host wants a handler, and when it calls it, messages may already have come."""
+
+
+if not __package__:  # The host imports this file by its path, as a module of its own.
+    load()
