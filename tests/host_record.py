@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -42,6 +44,13 @@ class Record:
             "insert into messages (session_id, role, content, timestamp) values (?, 'tool', ?, ?)",
             (session, text, time.time()),
         )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all others from reading, as a host does while it rewrites the file."""
+        self._file.execute("begin exclusive")
+        yield
+        self._file.execute("commit")
 
     def undo(self, session: str, turns: int = 1) -> None:
         self._file.execute("update sessions set rewind_count = rewind_count + 1 where id = ?", (session,))

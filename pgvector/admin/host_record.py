@@ -21,7 +21,7 @@ from ..hosts.transcript import exchanges, text_of
 from ..mirror.home import begin
 from ..session import off_record
 from ..session.capture import Verdict
-from ..session.home_context import last_switch, went_on_off
+from ..session.home_context import last_switch, turn_mark, went_on_off
 from ..session.project import project_of
 from ..session.session_context import READ_ONLY_CONTEXTS
 from ..session.themes import Identity, templated_theme
@@ -138,19 +138,30 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
 
 
 def goes_on_off(record: Path, session_id: str, identity: Identity, marks: frozenset[str], settings: Settings) -> bool:
-    """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet."""
+    """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet.
+
+    In doubt it is so: when the record cannot be read now.
+    """
     before = state_db.continued(record, session_id, ANCESTORS_MAX)
+    if before is None:
+        return True
     if not before or last_switch(record, session_id) is not None:
         return False
     return went_on_off(record, (*before, session_id), lambda session, _: is_off(session, identity, marks, settings))
 
 
 def turns_of(
-    messages: list[dict[str, Any]], judge: Callable[..., Verdict], *, shared: bool = False
+    messages: list[dict[str, Any]],
+    judge: Callable[..., Verdict],
+    *,
+    shared: bool = False,
+    sessions: Sequence[str] = (),
+    marks: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[datetime, tuple[str, str], tuple[str, str]]]:
     """The turns of a session that were said on the record: when each ended, its sides, and what is stored of them.
 
-    `judge` is `Capture.turn` of a source.
+    `judge` is `Capture.turn` of a source. `marks` tell of turns off the record in the session, or those before it, of
+    which no message tells: `sessions` are all of these.
     In a session that several people share, a message that corrected a turn may be by another one, and is left out.
     """
     times: dict[tuple[str, str], float] = {}
@@ -163,6 +174,7 @@ def turns_of(
             questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
     scrub, silenced = scrubber(), _silenced(exchanges(messages))
     recorded = [pair for pair in off_record.recorded(messages, merged=True) if pair not in silenced]
+    recorded = [pair for pair in recorded if not any(turn_mark(session, pair[1]) in marks for session in sessions)]
     for place, pair in enumerate(recorded, 1):
         continued = not pair[1] and place < len(recorded)
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides

@@ -75,7 +75,7 @@ _CONTINUED = """
         or coalesce(s.model_config, '') like '%"_branched_from"%')
         and coalesce(s.model_config, '') not like '%"_delegate_from"%'
         and coalesce(s.model_config, '') not like '%"_reset_from"%')
-    select id from line where depth > 0"""
+    select id from line"""
 _RECENT = """
     select {columns}, max(m.timestamp) as latest
     from messages m join sessions s on s.id = m.session_id
@@ -174,9 +174,13 @@ def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _PARENTS, limit)))
 
 
-def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
-    """The sessions that a session goes on from as a branch or after a compression, the nearest last."""
-    return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
+def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...] | None:
+    """The sessions that a session goes on from as a branch or after a compression, the nearest last.
+
+    None when there is no record, or it cannot be read, as while the host locks it.
+    """
+    found = tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
+    return found[:-1] if found else None
 
 
 def began(home: Path, session_id: str) -> float:

@@ -14,7 +14,7 @@ from ..hosts.tool_calls import TurnRecord, plain_id
 from ..hosts.transcript import text_of
 from ..model import Caller, Delegated, TurnTaken, now
 from . import attribution, off_record, withdrawal
-from .home_context import HomeContext
+from .home_context import HomeContext, turn_mark
 from .interrupted import Interrupted, interrupted, with_corrections
 from .outages import Notice
 from .replay import Replay
@@ -39,8 +39,8 @@ class Conversation:
         self._home, self._settings, self._turns = home, home.settings, Turns()
         self.session = SessionContext(home, identity, session_id, agent_context, given_folder)
         self.replay = Replay(home, self.session, self._turns)
-        if identity.platform != "api_server":
-            home.carry_off_record(session_id, lambda session: self.session.marks(self.session.theme(), session))
+        self._is_carried = not session_id or identity.platform == "api_server"
+        self._carry()
 
     def notices(self, message: str) -> list[Notice]:
         """What the person who wrote a message is told of the memory now. A job, or the host itself, is told nothing."""
@@ -83,7 +83,8 @@ class Conversation:
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
         if off or opened_off:
             # First of all: a hook on another thread may ask for the new session at once.
-            self._home.off_record.change(self.session.marks(theme, session_id), marked=True)
+            unsaid = [turn_mark(session_id)] if self._home.is_silenced([self.session.id]) else []
+            self._home.off_record.change([*self.session.marks(theme, session_id), *unsaid], marked=True)
         if continues:
             self._home.outages.go_on(theme, self.session.id, session_id)
         self.session.follow(session_id, self.session.lineage.after(before, new=anew, reason=reason), resumed=resumed)
@@ -91,12 +92,14 @@ class Conversation:
     def open_turn(self, message: Any = "", author_id: str = "", *, began: datetime | None = None) -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
         theme, began, switched = self.session.theme(), began or now(), off_record.switch(message)
+        self._carry()
         self.replay.note_said(opened=True)
         if self._settings.off_record:
             # A process without this setting may continue the session, and would store it from its transcript.
             switched = True
         if switched is not None:
             self._home.off_record.change(self.session.marks(theme), marked=switched)
+            self._home.off_record.change([turn_mark(self.session.id)], marked=False)
         off = off_record.unrecorded(message) or self.session.is_off(theme)
         author_id = author_id or self._author_now()
         with self._home.turn_lock:
@@ -108,7 +111,7 @@ class Conversation:
         self, user: Any, assistant: Any, session_id: str = "", author_id: str = "", record: TurnRecord = NOT_RECORDED
     ) -> None:
         """Store a turn that is to be kept and is not stored by a replay."""
-        theme, session = self.session.theme(), session_id or self.session.id
+        theme, session, carried = self.session.theme(), session_id or self.session.id, self._carry()
         question, turns = opening(str(user)), self._turns
         answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
         if session == self.session.id:  # It may have been opened before the host took up the session.
@@ -125,9 +128,10 @@ class Conversation:
         unrecorded = off is None and off_record.unrecorded(question)  # One host tells those with a picture only now.
         late = [question, *corrections] if unrecorded else corrections
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
-            self._home.switch_late(self.session.marks(theme), switched)
+            self._home.switch_late(session, self.session.marks(theme), switched)
         off = (unrecorded or self.session.is_off(theme)) if off is None else off
-        off = off or any(map(off_record.silences, [*corrections, *unheard]))
+        silenced = any(map(off_record.silences, [*corrections, *unheard]))
+        off = off or silenced or carried
         for event in () if off else attribution.events(record.saved, saves, **self.session.origin(theme, session_id)):
             self._home.accept(event)
         if question == turns.withdrawn_question:
@@ -135,6 +139,8 @@ class Conversation:
             return
         if off:
             turns.in_doubt.append((question, answer))
+            if silenced or self._home.is_silenced([session]):
+                self._home.silence(session, answer)
             return
         whole = with_corrections(str(user), unheard, record) if self.session.identity.has_one_author else question
         said, answered = self.session.judge(whole, answer, speaker or "", kind=record.kind)
@@ -148,6 +154,19 @@ class Conversation:
                 taken = self._taken(theme, session, (said, answered), speaker, record.tools)
                 if not self._home.accept(taken):
                     turns.refused.append(question)
+
+    def _carry(self) -> bool:
+        """Take the session off the record if it goes on from one which was; whether it is found now.
+
+        Tried again at the next hook while the host locks its record.
+        """
+        if self._is_carried:
+            return False
+        off = self._home.carry_off_record(
+            self.session.id, lambda session: self.session.marks(self.session.theme(), session)
+        )
+        self._is_carried = off is not None
+        return bool(off)
 
     def leave(self) -> None:
         """Store what the session ends with and was not handed over, as its transcript has it: the session is over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -113,7 +113,7 @@ class HomeContext:
 
     def continued(self, session_id: str, lineage: Lineage) -> tuple[str, ...]:
         """As `ancestors`, without sessions after which one began anew."""
-        recorded = state_db.continued(self.home, session_id, ANCESTORS_MAX)
+        recorded = state_db.continued(self.home, session_id, ANCESTORS_MAX) or ()
         return tuple(map(clean, dict.fromkeys((*recorded, *lineage.ancestors))))
 
     def own_messages(
@@ -133,13 +133,16 @@ class HomeContext:
         names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)))
         return [mark_name(name) for name in ([session_id] if reserved(theme) and Chat.of(key) else []) + list(names)]
 
-    def carry_off_record(self, session_id: str, marks: Callable[[str], list[str]]) -> None:
+    def carry_off_record(self, session_id: str, marks: Callable[[str], list[str]]) -> bool | None:
         """Take a session off the record that went on from one which was, by `/branch` or a compression.
 
         The agent of a messenger is told nothing of it, so the record is asked. A switch that is in it was said in the
-        session, or copied into it. `marks(session)` are the marks of a session.
+        session, or copied into it. `marks(session)` are the marks of a session. Returns whether it is taken off now;
+        None when the record cannot be read.
         """
-        before = self.continued(session_id, Lineage()) if session_id else ()
+        before = state_db.continued(self.home, session_id, ANCESTORS_MAX)
+        if before is None:
+            return None
         own = marks(session_id) if before else []
 
         def was_off(session: str, after: str) -> bool:
@@ -147,14 +150,35 @@ class HomeContext:
             at = state_db.began(self.home, after) if marked else 0
             return any(not at or self.off_record.marked_at(mark) <= at for mark in marked)
 
-        if before and not any(mark in self.off_record for mark in own):
-            told = last_switch(self.home, session_id)
-            if went_on_off(self.home, (*before, session_id), was_off) if told is None else told:
-                self.off_record.change(own, marked=True)
+        if not before or any(mark in self.off_record for mark in own):
+            return False
+        told = last_switch(self.home, session_id)
+        if told is False and self._only_copied(before[-1], session_id):
+            told = None
+        is_off = went_on_off(self.home, (*before, session_id), was_off) if told is None else told
+        if is_off:
+            self.off_record.change([*own, *([] if told else [turn_mark(session_id)])], marked=True)
+        return is_off
 
-    def switch_late(self, marks: list[str], message: str) -> None:
+    def _only_copied(self, before: str, session_id: str) -> bool:
+        """Whether the switches of a session are copies, of those before a correction that no message tells."""
+        if not self.is_silenced([before]):
+            return False
+        began = state_db.began(self.home, session_id)
+        copied = sum(at <= began for _, at, _ in _switches(self.home, before))
+        return sum(1 for _ in _switches(self.home, session_id)) <= copied
+
+    def silence(self, session_id: str, answer: str) -> None:
+        """Note that a turn was off the record although no message in one host's record of it may say so."""
+        self.off_record.change([turn_mark(session_id, answer)], marked=True)
+
+    def is_silenced(self, sessions: Iterable[str], answer: str = "") -> bool:
+        """Whether a turn of one of these sessions was; without an answer, those that are said in it now."""
+        return any(turn_mark(session, answer) in self.off_record for session in sessions)
+
+    def switch_late(self, session_id: str, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""
-        self.off_record.change(marks, marked=True)
+        self.off_record.change([*marks, turn_mark(session_id)], marked=True)
         with self.turn_lock:
             self._late_switches[marks[0]] = message
 
@@ -225,6 +249,14 @@ class HomeContext:
         self.outages.abandon()
 
 
+def turn_mark(session_id: str, answer: str = "") -> str:
+    """The mark of a turn off the record that no message tells; without an answer, of a session whose turns are so now.
+
+    One host writes the result of a tool into its record before it appends the correction that a person has made.
+    """
+    return mark_name(f"{session_id}\0{answer}")
+
+
 def sessions_off_record(state: Path) -> LastingMarks:
     """The marks of the sessions off the record, in the state folder of their home."""
     meaning = "that a session is off the record, or on it, and may store it"
@@ -236,12 +268,16 @@ def last_switch(home: Path, session_id: str) -> bool | None:
 
     None, too, when a result of a tool after `on the record` says that it is off: that may be forged.
     """
-    messages = reversed(state_db.messages(home, session_id, newest=True))
-    said = (found for found in messages if found["role"] == "user" and not found["taken_back"])
-    switches = ((found["id"], switch(found["content"])) for found in said)
-    place, told = next((each for each in switches if each[1] is not None), (0, None))
+    place, told = next(((number, off) for number, _, off in _switches(home, session_id)), (0, None))
     corrected = state_db.corrected(home, session_id) if told is False else ()
     return None if any(number > place and any(map(switch, texts)) for number, texts in corrected) else told
+
+
+def _switches(home: Path, session_id: str) -> Iterator[tuple[int, float, bool]]:
+    """The messages that switch a session, the newest first: id, when it was written, and whether off the record."""
+    said = (found for found in reversed(state_db.messages(home, session_id, newest=True)) if found["role"] == "user")
+    switches = ((found["id"], found["written"], switch(found["content"])) for found in said if not found["taken_back"])
+    return ((number, at, off) for number, at, off in switches if off is not None)
 
 
 def went_on_off(home: Path, sessions: Sequence[str], was_off: Callable[[str, str], bool]) -> bool:

@@ -84,6 +84,9 @@ class Replay:
 
     def _replay(self, theme: str, recorded: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store those of the turns that are missing; False when they are refused."""
+        ancestors = self._home.ancestors(self._session.id, self._session.lineage)
+        sessions = (self._session.id, *ancestors)
+        recorded = [pair for pair in recorded if not (pair[1] and self._home.is_silenced(sessions, pair[1]))]
         with self._home.turn_lock:
             pairs = [pair for pair in recorded if self._turns.complete(pair)]
         # A transcript does not say who wrote in a room.
@@ -95,7 +98,6 @@ class Replay:
         made_by = tools_by_answer(messages, self._home.settings.trusted_tools)
         sides = zip(pairs, turns, strict=True)
         tools = {mark_name(said): made_by[answer] for (_, answer), (_, said) in sides if answer in made_by}
-        ancestors = self._home.ancestors(self._session.id, self._session.lineage)
         with self._home.turn_lock:
             replay = SessionEnded(
                 turns=answered[-EVENT_TURNS_MAX:], ancestors=ancestors, parent_session_id=self._session.lineage.parent,

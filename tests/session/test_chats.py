@@ -163,7 +163,7 @@ def test_a_branch_of_a_session_that_a_correction_took_off_the_record_is_so(off: 
     before = Conversation(at, chat, "s", "primary")
     before.open_turn("on the record")
     if off:
-        at.switch_late(before.session.marks(before.session.theme()), "off the record")
+        at.switch_late("s", before.session.marks(before.session.theme()), "off the record")
     record.begin("branch", "s", model_config='{"_branched_from": "s"}')
     record.say("branch", ("off the record", "Understood."))
     record.say("branch", ("on the record", "Good."))
@@ -177,6 +177,49 @@ def test_a_branch_of_a_session_that_a_correction_took_off_the_record_is_so(off: 
     assert is_off() == off
     Conversation(at, chat, "branch", "primary").open_turn("on the record")
     record.say("branch", ("on the record", "Good."))
+    assert not is_off()
+
+
+@pytest.mark.parametrize("until", ["the turn begins", "it ends"])
+def test_a_session_goes_on_off_the_record_when_the_host_locks_its_record(tmp_path: Path, until: str) -> None:
+    record, at, turn = (
+        Record(tmp_path),
+        context(tmp_path),
+        ("What is my word at the bank?", "It is swordfish, you said."),
+    )
+    chat, taken = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack"), list[Any]()
+    at.accept = lambda event: taken.append(event) or True
+    record.begin("s", "")
+    Conversation(at, chat, "s", "primary").open_turn("off the record")
+    record.begin("compressed", "s", end_reason="compression")
+    with record.locked():
+        one = Conversation(at, chat, "compressed", "primary")
+        if until == "it ends":
+            one.open_turn(turn[0])
+    if until == "the turn begins":
+        one.open_turn(turn[0])
+    one.take_turn(*turn)
+    assert one.session.is_off(one.session.theme())
+    assert taken == []
+
+
+def test_a_branch_is_off_the_record_by_a_correction_that_the_host_has_not_recorded(tmp_path: Path) -> None:
+    record, at, on = Record(tmp_path), context(tmp_path), ("on the record", "Good.")
+    chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack", chat_id="D1", user_id="U1")
+
+    def is_off() -> bool:
+        return Conversation(at, chat, "branch", "primary").caller("garden").off_record
+
+    record.begin("s", "")
+    before = Conversation(at, chat, "s", "primary")
+    before.open_turn(on[0])
+    record.say("s", on)
+    at.switch_late("s", before.session.marks(before.session.theme()), "off the record")
+    record.begin("branch", "s", model_config='{"_branched_from": "s"}')
+    record.say("branch", on)
+    assert is_off()
+    Conversation(at, chat, "branch", "primary").open_turn(on[0])
+    record.say("branch", on)
     assert not is_off()
 
 

@@ -827,6 +827,28 @@ def test_a_turn_that_is_taken_off_the_record_while_it_runs_is_not_stored(
     assert stored(runtime, database) == [*expected, *texts(turn(4))]
 
 
+@pytest.mark.parametrize(
+    ("said", "stays"), [("off the record please", True), ("off the record: my PIN is 1234", False)]
+)
+@pytest.mark.parametrize("branched", [False, True])
+@with_and_without_row_security
+def test_a_turn_stays_off_the_record_by_a_correction_that_the_host_has_not_recorded(
+    start: Callable[..., Runtime], database: str, said: str, stays: bool, branched: bool
+) -> None:
+    """One host writes the result of a tool before it appends the correction, and goes on from there after a restart."""
+    runtime, switches = start(), [(words, "Of course, as you wish.") for words in ("off the record", "on the record")]
+    one = talk(runtime)
+    take(one, *switches, turn(1))
+    one.open_turn(turn(2)[0])
+    one.take_turn(*turn(2), record=read_turn(corrected(turn(2), said, rows=False), turn(2)[0]))
+    if branched:
+        one.go_on("branch", "s", anew=False, reason="branch")
+    take(one, turn(3), switches[1], turn(4))
+    recorded = transcript(*switches, *map(turn, (1, 2, 3)), switches[1], turn(4))
+    (one if branched else talk(runtime)).replay.end(recorded)
+    assert stored(runtime, database) == texts(turn(1), *([] if stays else [turn(3)]), turn(4))
+
+
 def corrected(turn: tuple[str, str], *said: str, rows: bool) -> list[dict[str, Any]]:
     """The messages of a turn that a person corrects twice: in rows of their own, or in the result of one tool."""
     marked = [f"{MARK}\n{text}\n[/OUT-OF-BAND USER MESSAGE]" for text in said]

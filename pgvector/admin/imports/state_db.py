@@ -136,12 +136,13 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
         job.skipped["off the record"] += 1
         return
     judge = partial(job.capture.turn, source=source)
-    judged = list(turns_of(messages, judge, shared=not identity.has_one_author))
+    ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
+    shared = not identity.has_one_author
+    judged = list(turns_of(messages, judge, shared=shared, sessions=(session_id, *ancestors), marks=job.off))
     if row.get("end_reason") == "compression":
         # The session that goes on from it has a last question without an answer, too.
         running = [pair for pair in exchanges(messages)[-1:] if not pair[1]]
         judged = [turn for turn in judged if turn[1] not in running]
-    ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
     ended = SessionEnded(
         theme=theme, home=job.home.known_id, session_id=session_id, ancestors=ancestors,
         turns=tuple(texts for _, _, texts in judged), parent_session_id=str(row.get("parent_session_id") or ""),

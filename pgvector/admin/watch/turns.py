@@ -18,7 +18,7 @@ from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection
 from ...text.cleaning import clean
-from ..host_record import JOBS, goes_on_off, identity_of, is_known, is_off, other_profile, turns_of
+from ..host_record import ANCESTORS_MAX, JOBS, goes_on_off, identity_of, is_known, is_off, other_profile, turns_of
 
 SESSIONS_MAX = 50
 ROWS_MAX = 2000
@@ -59,7 +59,8 @@ def expected(home: Home, settings: Settings, since: datetime, until: datetime, l
         messages = [m for m in state_db.messages(home.path, session_id, newest=True) if not m["taken_back"]]
         if goes_on_off(home.path, session_id, identity, marks, settings):
             continue
-        turns = _turns(session_id, messages, partial(capture.turn, source=source))
+        before = state_db.ancestors(home.path, session_id, ANCESTORS_MAX) if marks else ()
+        turns = _turns((session_id, *before), messages, partial(capture.turn, source=source), marks)
         found += [turn for turn in turns if since <= turn.at <= until]
     return sorted(found, key=lambda turn: turn.at, reverse=True)[:limit]
 
@@ -91,9 +92,11 @@ def _is_known(turn: Recorded, texts: set[tuple[str, bytes]], newest: Mapping[str
     return turn.session_id in newest and newest[turn.session_id] >= turn.at - NEAR
 
 
-def _turns(session_id: str, messages: list[dict[str, Any]], judge: Callable[..., Verdict]) -> Iterator[Recorded]:
-    """The turns of a session that are to be stored and were said on the record."""
-    for at, (_, answer), texts in turns_of(messages, judge):
+def _turns(
+    sessions: tuple[str, ...], messages: list[dict[str, Any]], judge: Callable[..., Verdict], marks: frozenset[str]
+) -> Iterator[Recorded]:
+    """The turns of the first of these sessions, before which the others were, that are to be stored."""
+    for at, (_, answer), texts in turns_of(messages, judge, sessions=sessions, marks=marks):
         if answer:
             keys = frozenset(hashlib.sha256(clean(text).encode()).digest() for text in texts if text)
-            yield Recorded(session_id, at, keys)
+            yield Recorded(sessions[0], at, keys)

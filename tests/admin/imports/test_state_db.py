@@ -19,6 +19,7 @@ from hermes_memory_pgvector.files import Marks, mark_name
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.session import capture
+from hermes_memory_pgvector.session.home_context import sessions_off_record, turn_mark
 from hermes_memory_pgvector.session.person_key import PersonKey
 from hermes_memory_pgvector.session.themes import Identity, theme_of
 from hermes_memory_pgvector.settings import load
@@ -229,6 +230,16 @@ def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     told = bring().document
     assert numbers(database) == ["1", "5"]
     assert told["skipped"] == {"off the record": 3, "jobs of the host": 1}
+
+
+def test_turns_off_the_record_that_no_message_tells_of_stay_out(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str
+) -> None:
+    record.say("s1", 1, 2)
+    record.say("s2", 1, 2, 3, parent_session_id="s1", model_config='{"_branched_from": "s1"}')
+    sessions_off_record(home / "pgvector").change([turn_mark("s1", turn(2)[1])], marked=True)
+    assert bring().code == 0
+    assert numbers(database) == ["1", "3"]
 
 
 def test_a_branch_of_a_session_that_a_correction_took_off_the_record_stays_out(
