@@ -116,8 +116,9 @@ class Conversation:
         answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
         if session == self.session.id:  # It may have been opened before the host took up the session.
             self.replay.note_said()
-        last = self._home.last_turn(theme, session)
-        self._retract_last(theme, session, question, record, last)
+        noted = self._home.last_turns(theme, session)
+        last = noted[-1] if noted else None
+        self._retract_last(theme, session, question, record, noted)
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
@@ -199,15 +200,17 @@ class Conversation:
         parent, origin = self.session.lineage.parent_of(session), self.session.origin(theme, session)
         return TurnTaken(user=sides[0], assistant=sides[1], parent_session_id=parent, metadata=metadata, **origin)
 
-    def _retract_last(self, theme: str, session: str, question: str, record: TurnRecord, last: Taken | None) -> None:
-        """Withdraw the turn before this one, when its question is asked again in its place. Others need not wait."""
-        if last is None or self.session.identity.platform == "api_server":  # Its clients may send each question alone.
+    def _retract_last(
+        self, theme: str, session: str, question: str, record: TurnRecord, noted: Sequence[Taken]
+    ) -> None:
+        """Withdraw the turns before this one in whose place its question is asked again. Others need not wait."""
+        if not noted or self.session.identity.platform == "api_server":  # Its clients may send each question alone.
             return
-        if withdrawal.is_asked_again(last, question, record.before, self.session.judge):
+        if gone := withdrawal.asked_again(noted, question, record.before, self.session.judge):
             with self._home.turn_lock:
-                self._home.accept(withdrawal.of_one(last.sides, **self.session.origin(theme, session)))
-                if self._turns.current.replayed == (session, last.sides[1]):  # A replay took it for this turn's.
-                    self._turns.current.replayed = None
+                self._home.accept(withdrawal.of_all(gone, **self.session.origin(theme, session)))
+                if self._turns.current.replayed in [(session, turn.sides[1]) for turn in gone]:
+                    self._turns.current.replayed = None  # A replay took it for this turn's.
 
     def change_entry(self, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
         """Mirror a change of the built-in memory. Raises BadArgument for an unknown action."""

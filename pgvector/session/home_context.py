@@ -37,8 +37,8 @@ OFF_RECORD_MAX = 100_000
 LATE_SWITCHES_MAX = 1000
 # Sessions whose number of corrections is known.
 CORRECTED_MAX = 10_000
-# The length of all texts that are kept to see that a question is asked again.
-LAST_TURNS_CHARS_MAX = 4_000_000
+# The length of all texts that are kept to see that a question is asked again, and of how many turns of a session.
+LAST_TURNS_CHARS_MAX, LAST_TURNS_MAX = 4_000_000, 10
 # The same of turns that began, with so much for each besides its question, and how many of a session.
 OPENED_CHARS_MAX, OPENED_CHARS, OPENED_MAX = 4_000_000, 500, 20
 
@@ -69,7 +69,7 @@ class HomeContext:
         self.off_record = sessions_off_record(state)
         self._late_switches: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
         self._corrections: LRUCache[tuple[str, str], int] = LRUCache(CORRECTED_MAX)
-        self._last_turns: LRUCache[tuple[str, str], Taken] = LRUCache(LAST_TURNS_CHARS_MAX, getsizeof=Taken.chars)
+        self._last_turns: LRUCache[tuple[str, str], Sequence[Taken]] = LRUCache(LAST_TURNS_CHARS_MAX, getsizeof=_length)
         self._opened: LRUCache[tuple[str, str], Sequence[Turn]] = LRUCache(OPENED_CHARS_MAX, getsizeof=_chars)
         self._warned = False
         self.turn_lock = threading.Lock()
@@ -218,14 +218,18 @@ class HomeContext:
 
         It is of the home, because a messenger's next message may be taken by another provider object.
         """
-        self._last_turns.pop((theme, session_id), None)
-        if any(turn.sides) and turn.chars() <= LAST_TURNS_CHARS_MAX:
-            self._last_turns[theme, session_id] = turn
+        noted = self._last_turns.pop((theme, session_id), ())
+        # The others are in its transcript no more.
+        place = -1 if turn.place is None else turn.place
+        before = [other for other in noted if other.place is not None and other.place < place]
+        noted = [*before, turn][-LAST_TURNS_MAX:]
+        if any(turn.sides) and _length(noted) <= LAST_TURNS_CHARS_MAX:
+            self._last_turns[theme, session_id] = noted
 
-    def last_turn(self, theme: str, session_id: str) -> Taken | None:
-        """The last turn of a session that was noted; None when it is not known."""
+    def last_turns(self, theme: str, session_id: str) -> Sequence[Taken]:
+        """The last turns of a session that were noted, in order."""
         with self.turn_lock:
-            return self._last_turns.get((theme, session_id))
+            return self._last_turns.get((theme, session_id), ())
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""
@@ -292,3 +296,7 @@ def went_on_off(home: Path, sessions: Sequence[str], was_off: Callable[[str, str
 
 def _chars(turns: Sequence[Turn]) -> int:
     return sum(OPENED_CHARS + len(turn.question) for turn in turns)
+
+
+def _length(turns: Sequence[Taken]) -> int:
+    return sum(turn.chars() for turn in turns)

@@ -20,9 +20,14 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 Keep: TypeAlias = Callable[[str, str], Pair]
 
 
-def of_one(turn: Pair, left: int = 0, **origin: Any) -> Withdrawn:
+def of_one(turn: Pair, left: int, **origin: Any) -> Withdrawn:
     """The withdrawal of a turn as it was stored, of which so many are left in the session."""
     return Withdrawn(at=now(), turns=(turn,), standing=(left,), **origin)
+
+
+def of_all(turns: Sequence[Taken], **origin: Any) -> Withdrawn:
+    """The withdrawal of turns of which none is left in the session."""
+    return Withdrawn(at=now(), turns=tuple(turn.sides for turn in turns), standing=(0,) * len(turns), **origin)
 
 
 def times(turn: Pair, messages: Messages, keep: Keep) -> int:
@@ -80,16 +85,21 @@ def is_withdrawn(turn: Turn, messages: Messages) -> bool:
     return asked and bool(since) and not _remaining(since)
 
 
-def is_asked_again(turn: Taken, question: str, before: Messages | None, keep: Keep) -> bool:
-    """Whether a question is that of this turn, asked again in its place; `before` are the messages before it.
+def asked_again(noted: Sequence[Taken], question: str, before: Messages | None, keep: Keep) -> Sequence[Taken]:
+    """The last turn with this question, asked again in its place, and the turns after it; empty when it was not.
 
-    Hosts tell nothing of `/retry`. Neither question nor answer of the turn is in the transcript then, and as much is
-    before the new question as was before the turn.
+    `noted` are the last turns in order, `before` the messages before the question. Hosts tell nothing of `/retry`, and
+    one removes from its record with it what `/undo` took back right before. None of these turns is in the transcript
+    then, and as much is before the new question as was before the turn.
     """
-    if turn.question != question or before is None or turn.place != len(before) or is_compressed(before):
-        return False
+    place = None if before is None else len(before)
+    first = next((n for n, turn in enumerate(noted) if (turn.question, turn.place) == (question, place)), None)
+    if first is None or before is None or is_compressed(before):
+        return ()
     pairs = exchanges(before)
-    return question not in dict(pairs) and key(turn.sides) not in (key(keep(*pair)) for pair in pairs)
+    standing = {key(keep(*pair)) for pair in pairs}
+    is_there = question in dict(pairs) or any(key(turn.sides) in standing for turn in noted[first:])
+    return () if is_there else noted[first:]
 
 
 def _apart(turns: Iterable[Pair]) -> list[Pair]:

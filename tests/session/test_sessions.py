@@ -505,6 +505,30 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     assert stored(runtime, database) == texts(turn(0)) + left
 
 
+@pytest.mark.parametrize(
+    ("before", "left"),
+    [
+        pytest.param([], [(RETRIED, SECOND)], id="taken back and retried"),
+        # A host may cut a transcript without a summary.
+        pytest.param([turn(2)], [(RETRIED, FIRST), turn(1), turn(2), (RETRIED, SECOND)], id="cut"),
+    ],
+)
+def test_what_was_taken_back_right_before_a_question_is_asked_again_is_withdrawn_with_its_answer(
+    before: list[tuple[str, str]], left: list[tuple[str, str]], start: Callable[..., Runtime], database: str
+) -> None:
+    """One host then removes all of it from its record, and tells of neither."""
+    runtime, said = start(), list[tuple[str, str]]()
+    for question, answer in [turn(0), (RETRIED, FIRST), turn(1), turn(2)]:
+        said.append((question, answer))
+        one = talk(runtime, platform="signal")
+        one.open_turn(question)
+        one.take_turn(question, answer, record=read_turn(transcript(*said), question))
+    one = talk(runtime, platform="signal")
+    one.open_turn(RETRIED)
+    one.take_turn(RETRIED, SECOND, record=read_turn(transcript(*(before or [turn(0)]), (RETRIED, SECOND)), RETRIED))
+    assert stored(runtime, database) == texts(turn(0), *left)
+
+
 def test_what_a_host_adds_to_an_answer_that_it_hands_over_is_not_stored_and_its_replay_adds_no_turn(
     start: Callable[..., Runtime], database: str
 ) -> None:

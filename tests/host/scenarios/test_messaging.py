@@ -173,8 +173,13 @@ def test_a_turn_that_was_taken_back_or_asked_again_in_a_messenger_is_withdrawn_w
         rows.wait(lambda rows: [turn.content for turn in rows.turns() if turn.role == "user"] == [first, last])
         messenger.write(ANN, "/retry", until="Answer 4")
         rows.wait(lambda rows: any("Answer 4" in turn.content for turn in rows.turns()))
+        messenger.write(ANN, undone, until="Answer 5")
+        # One host then has neither in its record.
+        messenger.write(ANN, "/undo", until="")
+        messenger.write(ANN, "/retry", until="Answer 6")
+        rows.wait(lambda rows: any("Answer 6" in turn.content for turn in rows.turns()))
         gateway.stop()
-    assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 4"]
+    assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 6"]
 
 
 def test_every_session_that_a_killed_gateway_goes_on_with_has_a_memory(
