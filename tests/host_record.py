@@ -45,6 +45,15 @@ class Record:
             (session, text, time.time()),
         )
 
+    def keep_with_summary(self, session: str, answer: str, summary: str) -> None:
+        """Write an answer once more, with its time and in one message with a summary, and mark it as taken back."""
+        self._file.execute(
+            "insert into messages (session_id, role, content, timestamp) select session_id, role, ?, timestamp"
+            " from messages where session_id = ? and content = ?",
+            (summary, session, answer),
+        )
+        self._file.execute("update messages set active = 0, compacted = 0 where content = ?", (answer,))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep all others from reading, as a host does while it rewrites the file."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .transcript import is_summary
+from .transcript import is_summary, kept_with_summary
 
 # One host writes the messages that a compression in place keeps a microsecond after each other, in the order of their
 # ids: results of tools may be between two.
@@ -24,7 +24,7 @@ def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     What a compression writes with them is left out, too: the summary, and a question that it has changed, which may be
     several that the host has merged. A message was taken back when a copy of it was.
     """
-    kept, messages = _Kept(), _without_repeated(messages)
+    kept, messages = _Kept(), _with_kept(_without_repeated(messages))
     for place, message in enumerate(messages):
         before, after = messages[max(0, place - 1) : place], messages[place + 1 : place + 2]
         original = kept.original(message, at_once=_at_once(message, (*before, *after)))
@@ -33,6 +33,20 @@ def without_copies(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             kept.leave_out(message, original)
     return kept.messages
+
+
+def _with_kept(messages: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """The messages, of which no answer was taken back that stands in one message with a summary, with its time."""
+    kept = {
+        (text, message["written"]) for message in messages
+        if message["role"] == "assistant" and not message["taken_back"]
+        and (text := kept_with_summary(message["content"]))
+    }  # fmt: skip
+
+    def stands(message: Mapping[str, Any]) -> bool:
+        return message["role"] == "assistant" and (message["content"], message["written"]) in kept
+
+    return [{**m, "taken_back": False} if m["taken_back"] and stands(m) else m for m in messages] if kept else messages
 
 
 def _without_repeated(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

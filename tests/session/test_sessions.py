@@ -35,6 +35,7 @@ from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 
 SUMMARY = ("[CONTEXT COMPACTION] There was talk of slow hosts.", "")
+KEPT = f"[PRIOR CONTEXT — for reference only]\n{{}}\n\n[END OF PRIOR CONTEXT — SUMMARY BELOW]\n\n{SUMMARY[0]}"
 
 
 def turn(number: int) -> tuple[str, str]:
@@ -174,6 +175,30 @@ def test_turns_that_were_compressed_are_not_taken_back(
     record.say("s", turn(2))
     one.replay.take_back()
     assert stored(runtime, database) == texts(*map(turn, range(3)))
+
+
+def test_an_answer_that_a_compression_put_into_one_message_with_its_summary_is_not_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    """One host marks the answer as taken back then, when its question was compressed."""
+    runtime = start()
+    one = talk(runtime)
+    for number in (0, 1):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.undo("s")
+    one.replay.take_back()
+    record.say("s", turn(2))
+    take(one, turn(2))
+    record.compact("s")
+    record.keep_with_summary("s", turn(2)[1], KEPT.format(turn(2)[1]))
+    record.say("s", turn(3))
+    take(one, turn(3))
+    one.replay.take_back()
+    assert stored(runtime, database) == texts(turn(0), turn(2), turn(3))
+    record.undo("s")
+    one.replay.take_back()
+    assert stored(runtime, database) == texts(turn(0), turn(2))
 
 
 def test_a_turn_that_is_said_while_the_record_is_read_stays(
