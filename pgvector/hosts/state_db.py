@@ -22,7 +22,7 @@ from urllib.parse import quote
 from .environment import in_gateway, process_home
 from .record_copies import without_copies
 from .runtime_messages import DELIVERED, STEERED, corrections
-from .transcript import text_of
+from .transcript import is_summary, text_of
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -132,8 +132,11 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
 
 
 def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[str, Any], bool]]:
-    """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked."""
-    found, answered = list[tuple[dict[str, Any], bool]](), False
+    """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked.
+
+    A gateway that starts again may go on with a session by itself. Then one host records a message without a text.
+    """
+    found, answered, goes_on = list[tuple[dict[str, Any], bool]](), False, False
     home = home_of_record(home, session_id)
     there = {row[0] for row in _read(home, _COLUMNS, ("messages",))}
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
@@ -141,16 +144,20 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
     for number, role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) and written < YEAR_10000 else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
-        speaks = role == "assistant" and not calls
-        delivered = answered and speaks and not end
-        answered = delivered or (speaks and bool(end) and end not in _GOES_ON)
         said = {"id": number, "role": role, "content": decoded(content), "tool_calls": calls, "api_content": sent}
+        if role == "user":
+            goes_on = answered and content == ""
+        speaks = role == "assistant" and not calls and not is_summary(said, said["content"])
+        delivered = speaks and (goes_on or (answered and not end))
+        answered = goes_on or delivered or (speaks and bool(end) and end not in _GOES_ON)
         found.append((said | marks, delivered))
     return found
 
 
 def _is_delivery(message: Mapping[str, Any]) -> bool:
-    return message["role"] == "user" and str(message["content"]).startswith(DELIVERED)
+    """Whether the host itself says that the message is one, or a summary in place of an answer."""
+    text = str(message["content"])
+    return text.startswith(DELIVERED) if message["role"] == "user" else is_summary(message, text)
 
 
 def _without(content: str, texts: Collection[str], sizes: Collection[int]) -> str:

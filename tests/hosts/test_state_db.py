@@ -157,6 +157,24 @@ def test_what_was_delivered_before_a_compression_is_taken_out_behind_it(record: 
     assert said(state_db.own(record, ["t", "s"], messages)) == [("assistant", "The red one.")]
 
 
+def test_an_answer_by_which_a_gateway_goes_on_by_itself_is_none_and_is_taken_out_of_the_one_before(
+    record: Path,
+) -> None:
+    """One host does so after a restart. It records a message without a text, and forgets it when it goes on."""
+    taps, summary = [*BEFORE, ("user", "Which key?")], "[CONTEXT COMPACTION — REFERENCE ONLY] Taps."
+    restarted = [("user", ""), ("assistant", "I am back.")]
+    # The last question was interrupted: what the gateway then says is its answer.
+    rows = [*BEFORE, *restarted, ("assistant", summary), *taps, *restarted]
+    statement = "insert into messages (session_id, role, content, finish_reason) values ('t', ?, ?, ?)"
+    with sqlite3.connect(record / "state.db") as file:
+        file.executemany(statement, [(*row, "stop" if row[0] == "assistant" else None) for row in rows])
+    asked = [*BEFORE, ("user", ""), ("assistant", summary), *taps, *restarted]
+    assert said(state_db.messages(record, "t")) == asked
+    merged = [BEFORE[0], ("assistant", f"The red one.\nI am back.\n{summary}"), *taps, ("assistant", "It is here.")]
+    own = state_db.own(record, ["t"], [{"role": role, "content": content} for role, content in merged])
+    assert said(own) == [*BEFORE, *taps, ("assistant", "It is here.")]
+
+
 def test_a_gateway_may_record_the_sessions_of_all_profiles_in_its_own_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
