@@ -26,7 +26,7 @@ from pkgutil import resolve_name
 from .admin.commands import add_commands
 from .errors import BadArgument, DatabaseUnavailable, PgvectorError, SettingsError, cure, explained
 from .hosts.config import env_values
-from .hosts.environment import hermes_home, shell_home
+from .hosts.environment import hermes_home, shell_home, typed
 from .hosts.installation import pip_install
 from .version import __version__
 
@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
+    home = None
     try:
         home = _home(args.pgvector_home)
         there = next(path for path in (home, *home.parents) if path.exists())
@@ -93,7 +94,7 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
         from .admin.console import Console
 
         handler = resolve_name(f"{__package__}.admin.{args.pgvector_job}")
-        return int(handler(home, Console(args.pgvector_json), args))
+        return int(handler(home, Console(args.pgvector_json, home), args))
     except KeyboardInterrupt:
         return 128 + came[-1]
     except BrokenPipeError:
@@ -109,7 +110,7 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
         administrators = "dsn" in args and (args.dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN"))
         if isinstance(error, DatabaseUnavailable) and not administrators:
             said += "; for more: hermes-pgvector doctor"
-        return _failed(error, said, debug)
+        return _failed(error, said, debug, home)
 
 
 @contextmanager
@@ -137,9 +138,11 @@ def _interruptions(job: str) -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _failed(error: Exception, message: str, debug: bool) -> int:
+def _failed(error: Exception, message: str, debug: bool, home: Path | None = None) -> int:
     if debug:
         raise error
+    if home:
+        message = typed(message, home)
     print(f"hermes-pgvector: {message}", file=sys.stderr)
     return USAGE if isinstance(error, BadArgument) else PROBLEM
 

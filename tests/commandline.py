@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from hermes_memory_pgvector import cli
 
@@ -30,9 +34,12 @@ class Outcome(NamedTuple):
 
 
 def hermes_pgvector(*arguments: str) -> Outcome:
-    """Run a command line; returns its exit code and output."""
+    """Run a command line; returns its exit code and output. Without HERMES_HOME the shell is that of its home."""
     out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
+    home = next((after for name, after in pairwise(arguments) if name == "--home"), "")
+    with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as shell:
+        if home and "HERMES_HOME" not in os.environ:
+            shell.setenv("HERMES_HOME", home)
         try:
             code = cli.main(arguments)
         except SystemExit as end:

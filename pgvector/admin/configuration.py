@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
@@ -21,13 +20,11 @@ from pydantic import ValidationError
 from ..errors import SettingsError
 from ..files import make_private, overwrite
 from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config, variable
-from ..hosts.environment import leads_to
 from ..mirror.home import begin
 from ..settings import Settings, load
 from ..text.setting_values import part, reason
 
 PROVIDER = "pgvector"
-ACTIVATE = f"hermes config set memory.provider {PROVIDER}"
 ACTIVATE_S_MAX = 60
 
 
@@ -185,14 +182,6 @@ def _activate_by_command(home: Path, provider: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def typed(remedy: str, home: Path) -> str:
-    """The remedy of a home, for a shell whose commands may use another one."""
-    if leads_to(home):
-        return remedy
-    ours = remedy.replace(ACTIVATE, "hermes-pgvector settings on")
-    return ours.replace("hermes-pgvector ", f"hermes-pgvector --home {shlex.quote(str(home))} ")
 
 
 def active_provider(home: Path) -> str:

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import BadArgument, PgvectorError, SettingsError
+from ..hosts.environment import typed
 from ..text.sanitize import safe_line
 from ..version import __version__
 
@@ -52,14 +53,14 @@ class _Bars(Progress):
 
 
 class Console:
-    """Output and questions of one command. With `as_json` stdout gets one JSON document and nothing else.
+    """Output and questions of one command on a home. With `as_json` stdout gets one JSON document and nothing else.
 
     Enter takes the default answer of a question. The end of the input raises KeyboardInterrupt, as Ctrl-C does, and
     more than `ANSWERS_MAX` answers SettingsError.
     """
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
+    def __init__(self, as_json: bool, home: Path | None = None) -> None:
+        self.as_json, self._home = as_json, home
         self._answers = 0
         # Without a terminal there is no edge to wrap at, but a table needs some width.
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_COLUMNS
@@ -99,9 +100,14 @@ class Console:
             return text
         return "".join(f"{line.rstrip()}\n" for line in text.splitlines())  # rich pads cells with spaces
 
-    def say(self, text: str) -> None:
-        """Print a message or a next step on stderr."""
-        self._err.print(text)
+    def say(self, text: str, quoted: str = "") -> None:
+        """Print a message or a next step on stderr, and below it a text of somebody else as it is.
+
+        The commands of the message name the home where they have to.
+        """
+        self._err.print(typed(text, self._home) if self._home else text)
+        if quoted:
+            self._err.print(quoted)
 
     def busy(self, text: str) -> AbstractContextManager[Any]:
         """A spinner for the duration of a block; silent when stderr is not a terminal."""

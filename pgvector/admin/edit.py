@@ -54,7 +54,7 @@ def edit(home: Path, console: Console, args: argparse.Namespace) -> int:
             raise BadArgument(f"the text has {len(content)} characters; content_chars_max allows {most}")
         current = _store(home, console, seen, content)
     except PgvectorError as error:
-        console.say(f"nothing is changed; you wrote:\n{content}")
+        console.say("nothing is changed; you wrote:", content)
         if isinstance(error, BadEvent):
             raise Refused(f"entry {seen.id} was removed while you edited it") from None
         raise

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ..errors import BadArgument, SettingsError
 from ..hosts.config import host_section
-from .configuration import ACTIVATE, PROVIDER, active_provider
+from ..hosts.environment import ACTIVATE
+from .configuration import PROVIDER, active_provider
 from .console import Console
 
 ENTRY_POINTS = "hermes_agent.memory_providers"

@@ -93,8 +93,8 @@ def _agreed(console: Console, writes: list[PendingWrite], what: str, args: argpa
         return True
     console.check_consent(args, "add --yes, after a look at `hermes-pgvector pending list`")
     for write in writes:
-        console.say(f"{write.id}  {local_time(write.at)}  theme {safe_line(write.theme, CELL_CHARS_MAX)}")
-        console.say(f"{visible(write.preview)}\n")
+        heading = f"{write.id}  {local_time(write.at)}  theme {safe_line(write.theme, CELL_CHARS_MAX)}"
+        console.say(heading, f"{visible(write.preview)}\n")
     return console.agreed(args, f"{what} {counted(len(writes), 'write')}?")
 
 

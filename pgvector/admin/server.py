@@ -9,8 +9,10 @@ from pathlib import Path
 from rich.filesize import decimal as size
 
 from ..errors import SettingsError
+from ..hosts.environment import typed
 from ..settings import load
 from ..store.connection.database import Database
+from ..store.connection.dsn import describe
 from ..store.embedded.cluster import AGENT
 from ..store.embedded.server import EmbeddedServer
 from .console import Console, facts_table
@@ -26,11 +28,12 @@ def server(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 
 def _status(home: Path, console: Console) -> int:
-    found = EmbeddedServer(home, load(home).data_dir).status()
+    settings = load(home)
+    found, dsn = EmbeddedServer(home, settings.data_dir).status(), settings.dsn.get_secret_value()
     document = asdict(found)
     console.data({"bytes": document.pop("size_bytes"), **document})
     if not found.account:
-        console.show(ABSENT)
+        console.show(f"this home uses {describe(dsn)}, no embedded server" if dsn else typed(ABSENT, home))
         return 1
     state = f"running as process {found.pid}" if found.running else "stopped"
     facts = [

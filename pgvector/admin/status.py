@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.filesize import decimal as size
 
+from ..hosts.environment import typed
 from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
@@ -78,14 +79,14 @@ def facts(seen: Observation) -> list[tuple[str, str]]:
         lines.append(("Live homes", ", ".join([*homes, *([f"and {more:,} more"] if more > 0 else [])])))
     lines += [("Quota", quota_line(quota)) for quota in found.quotas if quota.full]
     lines.append(("Spool", processes.waiting_line(waiting)))
-    see = "; see: hermes-pgvector spool list"
+    see = typed("; see: hermes-pgvector spool list", seen.home.path)
     letters = seen.dead_letters
     lines.append(("Dead letters", f"{counted(letters, 'event')}{see}" if letters else "none"))
     if seen.refused_themes:
         lines.append(("Refused", f"{counted(seen.refused_themes, 'theme')} not in allowed_themes{see}"))
     if seen.pending:
         line = f"{counted(seen.pending, 'write')} to approve; see: hermes-pgvector pending list"
-        lines.append(("Approval", line))
+        lines.append(("Approval", typed(line, seen.home.path)))
     return [*lines, ("Processes", processes.summary(running))]
 
 

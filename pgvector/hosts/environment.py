@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +18,8 @@ from typing import Any, Literal
 
 from ..errors import SettingsError
 
+# Turns the memory on, as a host does it.
+ACTIVATE = "hermes config set memory.provider pgvector"
 # A host whose process has one of them does not follow `hermes profile use`, nor do the commands that its agents type.
 _SUPERVISED = ("HERMES_SUPERVISED_CHILD", "HERMES_S6_SUPERVISED_CHILD", "HERMES_GATEWAY_EXTERNAL_SUPERVISOR")
 # Hosts take no other name of a profile.
@@ -63,6 +66,15 @@ def leads_to(home: Path) -> bool:
         hosted = "hermes_cli.main" in sys.modules
         return home == (_in_use(_home_and_root()[1]) if hosted else shell_home()[0]).expanduser().resolve()
     return False
+
+
+def typed(text: str, home: Path) -> str:
+    """A text for an operator whose commands name this home, where they would use another one in the same shell."""
+    if leads_to(home):
+        return text
+    ours = text.replace(ACTIVATE, "hermes-pgvector settings on")
+    given = f"hermes-pgvector --home {shlex.quote(str(home))} "
+    return re.sub("hermes-pgvector (?!--home )", lambda _: given, ours)
 
 
 def _home_and_root() -> tuple[Path, Path]:

@@ -378,7 +378,7 @@ def test_a_dead_database_gives_one_line_and_no_traceback(home: Path, command: li
     assert outcome.err.startswith("hermes-pgvector: ")
     assert len(outcome.err.splitlines()) == 1
     assert "127.0.0.1" in outcome.err
-    assert "refused; for more: hermes-pgvector doctor" in outcome.err
+    assert f"refused; for more: hermes-pgvector --home {home} doctor" in outcome.err
     assert "hunter2" not in outcome.err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -18,6 +19,8 @@ from hostrig.model import ModelEndpoint
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.errors import SettingsError
 from hermes_memory_pgvector.hosts import environment
+from hermes_memory_pgvector.outbox.pending_writes import PendingWrites
+from hermes_memory_pgvector.settings import Settings
 
 if TYPE_CHECKING:
     from conftest import Host
@@ -121,6 +124,44 @@ def test_the_remedies_name_the_home_where_a_command_without_it_would_use_another
     assert f"{named} settings on\n" in other
     watched = hermes_pgvector("watch", "--home", str(tmp_path / "a home")).err
     assert f"to do: {named.removeprefix('→ ')} settings on\n" in watched
+
+
+def test_the_next_steps_name_the_home_and_the_texts_of_others_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "host=127.0.0.1 port=9")
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("COLUMNS", "500")
+    for home in (tmp_path / "own", tmp_path / "other"):
+        home.mkdir()
+    named = f"hermes-pgvector --home {tmp_path}/other"
+    write = "To take it back: hermes-pgvector undo 3"
+    waiting = PendingWrites(tmp_path / "other" / "pgvector", Settings())
+    waiting.add("remember", {}, theme="ops", session_id="", marks={}, preview=write)
+
+    def other(*arguments: str) -> str:
+        return hermes_pgvector("--home", str(tmp_path / "other"), *arguments).shown
+
+    assert "; for more: hermes-pgvector doctor\n" in hermes_pgvector("search", "port").err
+    assert f"; for more: {named} doctor\n" in other("search", "port")
+    assert f"next: {named} pending approve ID" in (listed := other("pending", "list"))
+    assert f"; see: {named} pending list\n" in other("status")
+    assert f"next: {named} settings on\n" in other("install")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert write in listed
+    assert f"\n{write}\n" in other("pending", "reject", "--all")
+
+
+def test_the_status_of_a_server_says_whether_there_is_one_for_this_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "own"))
+    monkeypatch.delenv("HERMES_PGVECTOR_DSN", raising=False)
+    asked = ("server", "status", "--home", str(tmp_path))
+    assert hermes_pgvector(*asked).out.endswith(f"or: hermes-pgvector --home {tmp_path} server start\n")
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "postgresql://agent:hunter2@db.example/memory")
+    shown = hermes_pgvector(*asked)
+    assert (shown.code, shown.out) == (1, "this home uses agent@db.example:5432/memory, no embedded server\n")
 
 
 def test_a_person_at_a_terminal_is_told_of_the_profile(

@@ -8,11 +8,12 @@ from importlib import metadata
 from pathlib import Path
 
 from ...errors import SettingsError
+from ...hosts.environment import ACTIVATE
 from ...hosts.installation import namesake, pip_install, replacement
 from ...version import __version__
 from .. import link
 from ..check import Check
-from ..configuration import ACTIVATE, PROVIDER, active_provider
+from ..configuration import PROVIDER, active_provider
 
 PACKAGES = (
     "cachetools",

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from ...errors import SettingsError
 from ...hosts.config import person_key
+from ...hosts.environment import typed
 from ...mirror.home import Home
 from ...session.person_key import PersonKey
 from ...settings import load
 from .. import standby
 from ..check import Check, Verdict
-from ..configuration import typed
 from ..console import Console, counted
 from ..overview import overview
 from . import database, files, installation, server, sessions, themes

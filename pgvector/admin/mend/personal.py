@@ -31,8 +31,8 @@ def hash_names(home: Path, console: Console, args: argparse.Namespace) -> int:
     """
     with opened(home) as memory:
         if not memory.settings.hash_personal_keys:
-            remedy = "run in all homes: hermes-pgvector settings set hash_personal_keys true"
-            raise Refused(f"hash_personal_keys is off, so later sessions would make these names again; first {remedy}")
+            remedy = "hermes-pgvector settings set hash_personal_keys true, in this home and in all others"
+            raise Refused(f"hash_personal_keys is off, so later sessions would make these names again; first: {remedy}")
         with console.busy("counting"):
             plan = memory.change(_named_like_persons, COUNT_S_MAX)
         ways = _new_names(memory, home, plan)

@@ -189,7 +189,7 @@ class _Run:
             console.say(done.problem)
         if done.refused:
             console.say(f"{counted(len(done.refused), 'row')} without a vector: the model refuses them")
-        console.say(f"other homes: hermes-pgvector settings set embed_model {self._origin.model}")
+        console.say(f"other homes need embed_model {self._origin.model} in their settings")
 
 
 _OLDER = (

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from ...errors import SettingsError
-from ..configuration import ACTIVATE, PROVIDER, activate, active_provider
+from ...hosts.environment import ACTIVATE
+from ..configuration import PROVIDER, activate, active_provider
 from ..console import Console
 from ..link import change as link
 

@@ -15,12 +15,13 @@ from ...embedding.compatibility import EMBEDDER_SETTINGS
 from ...errors import PgvectorError, SettingsError
 from ...files import reason
 from ...hosts.config import config_file, variable
+from ...hosts.environment import ACTIVATE
 from ...session.themes import trial_theme
 from ...settings import load
 from ...store.embedded.server import EmbeddedServer, available
 from ...text.theme_names import DEFAULT_THEME
 from .. import configuration, link
-from ..configuration import ACTIVATE, PROVIDER, active_provider
+from ..configuration import PROVIDER, active_provider
 from ..console import Console, counted
 from ..database import connection, running, wait_ready
 from ..embedder import mismatch, mismatch_remedy
@@ -39,9 +40,10 @@ def wizard(hermes_home: str, config: MutableMapping[str, Any]) -> None:
 
     Raises SystemExit when there is no terminal.
     """
-    console = Console(False)
+    home = Path(hermes_home).expanduser().resolve()
+    console = Console(False, home)
     try:
-        _Setup(Path(hermes_home).expanduser().resolve(), console, NOTHING_GIVEN, config).run()
+        _Setup(home, console, NOTHING_GIVEN, config).run()
     except KeyboardInterrupt:
         if not sys.stdin.isatty():
             # A host that runs plugins in a process of their own shows this message only.
@@ -125,7 +127,7 @@ class _Setup:
         problem = mismatch(choice.model, choice.dimensions, stored)
         if problem:
             remedy = mismatch_remedy(choice.settings, choice.model, stored)
-            raise SettingsError(f"{problem}; {configuration.typed(remedy, self._home)}")
+            raise SettingsError(f"{problem}; {remedy}")
         return choice
 
     # Doing

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SettingsError
+from ...hosts.environment import ACTIVATE
 from ...hosts.installation import NAME, PACKAGE, pip_install, replacement
 from ...text.sanitize import safe_line
 from .. import link
-from ..configuration import ACTIVATE, PROVIDER, active_provider
+from ..configuration import PROVIDER, active_provider
 from .finding import Finding
 
 LOAD_S_MAX = 120.0

@@ -18,7 +18,6 @@ from ...session.outages import began
 from ...settings import Settings, load
 from ...store.connection.database import Connection
 from ...store.schema.verification import SchemaState
-from ..configuration import typed
 from ..console import ATTENTION, Console, counted, facts_table, local_time
 from . import host, metrics, services, turns
 from .finding import Finding
@@ -60,7 +59,7 @@ def watch(home: Path, console: Console, args: argparse.Namespace) -> int:
     else:
         console.show(_table(seen))
     for finding in findings:
-        console.say(f"hermes-pgvector: {finding.reason}: {finding.found}; to do: {typed(finding.remedy, home)}")
+        console.say(f"hermes-pgvector: {finding.reason}: {finding.found}; to do: {finding.remedy}")
     return ATTENTION if findings else 0
 
 
