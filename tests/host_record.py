@@ -61,6 +61,15 @@ class Record:
         yield
         self._file.execute("commit")
 
+    def call(self, session: str, times: int) -> None:
+        """Write messages of an agent that call a tool."""
+        self._file.execute(
+            "with recursive calls (number) as (select 1 union all select number + 1 from calls where number < ?)"
+            " insert into messages (session_id, role, content, tool_calls, timestamp)"
+            " select ?, 'assistant', '', '[]', ? from calls",
+            (times, session, time.time()),
+        )
+
     def undo(self, session: str, turns: int = 1) -> None:
         self._file.execute("update sessions set rewind_count = rewind_count + 1 where id = ?", (session,))
         self._file.execute(

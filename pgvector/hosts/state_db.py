@@ -27,7 +27,8 @@ from .transcript import is_summary, text_of
 log = logging.getLogger("hermes.pgvector")
 
 WAIT_S_MAX = 0.5
-MESSAGES_MAX = 20_000
+# Of a whole session, and of its end. The calls of tools count, too: an agent at work makes dozens in a turn.
+MESSAGES_MAX, NEWEST_MAX = 200_000, 20_000
 CORRECTED_MAX = 1000
 # In seconds since 1970: no time of Python is later.
 YEAR_10000 = 253_402_300_800
@@ -48,6 +49,7 @@ _CORRECTED = """
 _NEWEST_MESSAGES = _MESSAGES.replace("order by id", "order by id desc")
 _IS_THERE = "select 1 from sessions where id = ?"
 _BEGAN = "select started_at from sessions where id = ?"
+_TAKEN_BACK = "select 1 from messages where session_id = ? and active = 0 and compacted = 0 limit 1"
 # The sessions of a chat that end with messages that were taken back.
 _REWOUND = """
     select id from sessions s where session_key = ? and rewind_count > 0
@@ -77,7 +79,7 @@ _CONTINUED = """
         and coalesce(s.model_config, '') not like '%"_reset_from"%')
     select id from line"""
 _RECENT = """
-    select {columns}, max(m.timestamp) as latest
+    select {columns}, max(m.timestamp) as latest, count(*) as recorded
     from messages m join sessions s on s.id = m.session_id
     where m.timestamp >= ? and m.role in ('user', 'assistant')
       and coalesce(s.model_config, '') not like '%"_delegate_from"%'
@@ -85,11 +87,12 @@ _RECENT = """
 
 
 def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[str, Any]]:
-    """The first messages of a session, or the `newest`, in order, at most 20,000; empty when there is no record.
+    """The messages of a session, at most MESSAGES_MAX, or the `newest`, at most NEWEST_MAX, in order.
 
-    Those of the agent that were delivered into the session are left out, and the copies of a compression. Each has
-    `id`, `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in
-    seconds since 1970, and, on one host, its `display_kind` and how its `api_content` begins, which the model got.
+    Empty when there is no record. Those of the agent that were delivered into the session are left out, and the copies
+    of a compression. Each has `id`, `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when
+    it was `written`, in seconds since 1970, and, on one host, its `display_kind` and how its `api_content` begins,
+    which the model got.
     """
     return without_copies([found for found, delivered in _messages(home, session_id, newest=newest) if not delivered])
 
@@ -140,7 +143,8 @@ def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[s
     home = home_of_record(home, session_id)
     there = {row[0] for row in _read(home, _COLUMNS, ("messages",))}
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
-    rows = _read(home, (_NEWEST_MESSAGES if newest else _MESSAGES).format(more=more), (session_id, MESSAGES_MAX))
+    statement, limit = (_NEWEST_MESSAGES, NEWEST_MAX) if newest else (_MESSAGES, MESSAGES_MAX)
+    rows = _read(home, statement.format(more=more), (session_id, limit))
     for number, role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) and written < YEAR_10000 else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
@@ -196,6 +200,11 @@ def began(home: Path, session_id: str) -> float:
     return at if isinstance(at, int | float) else 0
 
 
+def is_rewound(home: Path, session_id: str) -> bool:
+    """Whether messages of a session were taken back. It takes no memory, however long the session is."""
+    return bool(_of_session(home, session_id, _TAKEN_BACK))
+
+
 def rewound(home: Path, session_id: str, key: str, limit: int) -> tuple[str, ...]:
     """The newest sessions of the chat with this key that end with messages which were taken back; at most `limit`.
 
@@ -207,6 +216,7 @@ def rewound(home: Path, session_id: str, key: str, limit: int) -> tuple[str, ...
 def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]]:
     """The rows of the newest `limit` sessions with messages since a time, in seconds since 1970.
 
+    Each has the time of its `latest` message, and how many are `recorded` since then.
     Sessions of child agents are left out, and the system prompts, which are long. Empty when there is no record. Raises
     OSError when it cannot be read.
     """

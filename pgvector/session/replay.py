@@ -117,8 +117,8 @@ class Replay:
         session, key = self._session.id, self._session.identity.gateway_session_key
         if not session:
             return
-        # Turns that are said while the record is read are not in it.
-        at, messages = now(), state_db.messages(self._home.home, session)
+        at = now()  # turns that are said while the record is read are not in it
+        messages = state_db.messages(self._home.home, session) if state_db.is_rewound(self._home.home, session) else []
         if gone := withdrawal.withdrawn_messages(messages):
             self._turns.withdrawn = frozenset(withdrawal.stored(exchanges(gone), self._session.may_be_stored))
             self._turns.withdrawn_until = max(message["written"] for message in gone)

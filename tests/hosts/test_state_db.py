@@ -202,4 +202,4 @@ def test_the_rows_of_sessions_have_no_system_prompts(record: Path) -> None:
         file.execute("insert into sessions values ('s', 'cli', '', 'You are an agent.')")
         file.execute("update messages set timestamp = 5")
     (row,) = state_db.recent_sessions(record, 0, 10)
-    assert row == {"id": "s", "source": "cli", "model_config": "", "latest": 5}
+    assert row == {"id": "s", "source": "cli", "model_config": "", "latest": 5, "recorded": 9}

@@ -103,6 +103,21 @@ def test_turns_that_are_taken_back_are_withdrawn_with_their_questions(
     assert stored(runtime, database) == texts(turn(0), turn(1), turn(5))
 
 
+def test_a_turn_at_the_end_of_a_long_session_is_withdrawn(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime = start()
+    one = talk(runtime)
+    # Most messages of an agent at work call tools.
+    record.call("s", state_db.NEWEST_MAX)
+    for number in range(2):
+        record.say("s", turn(number))
+        take(one, turn(number))
+    record.undo("s")
+    one.replay.take_back()
+    assert stored(runtime, database) == texts(turn(0))
+
+
 def test_a_turn_with_an_image_that_was_taken_back_is_not_replayed(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:

@@ -131,6 +131,8 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     recorded = state_db.messages(job.home.path, session_id)
     if not recorded:
         job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
+    if row["recorded"] > (most := state_db.MESSAGES_MAX):
+        job.wrong.append((0, f"session {clean(session_id)[:60]}: only the first {most:,} messages are read"))
     messages = [message for message in recorded if not message["taken_back"]]
     if goes_on_off(job.home.path, session_id, identity, job.off, job.settings):
         job.skipped["off the record"] += 1

@@ -16,6 +16,7 @@ from commandline import Outcome, hermes_pgvector
 from past_sessions import SAID_AT, Record, turn
 
 from hermes_memory_pgvector.files import Marks, mark_name
+from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.session import capture
@@ -56,6 +57,19 @@ def sql(dsn: str, statement: str = ROWS) -> list[Any]:
 
 def numbers(dsn: str) -> list[str]:
     return [content.split()[1] for _, role, content, _, _ in sql(dsn) if role == "assistant"]
+
+
+def test_long_sessions_come_whole_and_what_is_left_of_the_longest_is_named(
+    bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.say("s1", *range(1, state_db.NEWEST_MAX // 2 + 2))
+    record.say("s2", 1, 2, day=1)
+    assert bring("--dry-run").document["rows"] == {"turn": {"found": 10_003, "new": 10_003}}
+    monkeypatch.setattr(state_db, "MESSAGES_MAX", 4)
+    done = bring()
+    assert done.document["rows"] == {"turn": {"found": 4, "new": 4}}
+    assert (done.code, "session s1: only the first 4 messages are read" in done.err) == (1, True)
+    assert "session s2" not in done.err
 
 
 @pytest.mark.parametrize("key", ["a long random text", "ab" * 32, "AB" * 32], ids=["text", "hexadecimal", "capitals"])
