@@ -82,7 +82,8 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     path = Path(args.path).expanduser()
     path = path / "state.db" if path.is_dir() else path
     if path.name != "state.db" or not path.is_file():
-        raise BadArgument(f"{path} is no state.db of a host; it is in its HERMES_HOME")
+        what = "is no state.db of a host" if path.exists() else "does not exist"
+        raise BadArgument(f"{path} {what}; name the HERMES_HOME of a host, or the state.db in it")
     record = Home(path.parent)
     if rules.settings.off_record:
         raise BadArgument("the setting off_record is on: nothing of sessions is stored")

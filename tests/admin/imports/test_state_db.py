@@ -98,6 +98,20 @@ def test_without_a_path_the_record_of_this_home_is_taken(
     assert (refused.code, "name the PATH" in refused.err) == (2, True)
 
 
+def test_what_is_no_record_is_named(database: str, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    home.mkdir()
+    (home / "config.yaml").touch()
+    remedy = "; name the HERMES_HOME of a host, or the state.db in it\n"
+    for path, problem in (
+        ("", f"{home}/state.db does not exist"),
+        (f"{home}/gone/state.db", f"{home}/gone/state.db does not exist"),
+        (f"{home}/config.yaml", f"{home}/config.yaml is no state.db of a host"),
+    ):
+        refused = hermes_pgvector("--home", str(home), "import", "--from", "state-db", *filter(None, [path]))
+        assert (refused.code, refused.err) == (2, f"hermes-pgvector: {problem}{remedy}")
+
+
 def test_all_sessions_come_with_their_dates_and_titles(
     bring: Callable[..., Outcome], record: Record, database: str
 ) -> None:
