@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from fast_folder import fast_folder
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.store.queries import QUERIES, for_words
@@ -58,7 +59,7 @@ def own_cluster() -> Iterator[tuple[str, Path]]:
     `node1` and `node2`. Raises NoCluster."""
     if not PROGRAM.exists():
         raise NoCluster(f"there is no Citus: {PROGRAM} is not there")
-    folder = Path(tempfile.mkdtemp(prefix="hpgcitus"))
+    folder = Path(tempfile.mkdtemp(prefix="hpgcitus", dir=fast_folder()))
     folder.chmod(0o755)
     try:
         started = subprocess.run(

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import citus
 import psycopg
+from fast_folder import fast_folder
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-MEMORY_BYTES_MIN = 2 << 30
 
 
 def _docker_answers() -> bool:
@@ -121,7 +120,7 @@ class DistributedServer(Server):
 @contextmanager
 def prepared() -> Iterator[Path]:
     """A folder with an empty cluster for each version under test, removed at the end. Raises NoServer."""
-    folder = Path(tempfile.mkdtemp(prefix="hpg", dir=_fast_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="hpg", dir=fast_folder()))
     folder.chmod(0o711)
     try:
         for version in VERSIONS:
@@ -253,13 +252,6 @@ def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     if account := _account():
         os.chown(folder, account["user"], account["group"])  # type: ignore[arg-type]
-
-
-def _fast_folder() -> str:
-    """/dev/shm where it has room, since a database for each test is mostly writing files; else /tmp."""
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES_MIN
-    return str(memory) if roomy else "/tmp"
 
 
 def _run(program: Path, folder: Path, *arguments: str) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+from fast_folder import fast_folder
 from faultrig.postgres import kill_at_once
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import Server, _account, _fast_folder, _make_folder
+from servers import Server, _account, _make_folder
 from waiting import wait_for
 
 from hermes_memory_pgvector.store.schema.migrations import migrate
@@ -26,7 +27,7 @@ class Node:
     """A Postgres with its data and its socket in a folder. `start` it; it ends with `kill` or `remove`."""
 
     def __init__(self, programs: Path, folder: Path | None = None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="hpr", dir=folder or _fast_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="hpr", dir=folder or fast_folder()))
         _make_folder(self.folder)
         self.folder.chmod(0o711)
         self.programs, self.data = programs, self.folder / "data"
