@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,10 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mcprig.driver import drive
 from waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
+# Drivers with the SDK of the tests are forks of a process that has loaded it, which takes most of the time of a client.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["mcp", "mcp.client.stdio", "mcp.client.streamable_http", "httpx2"])
 
 
 @dataclass(frozen=True)
@@ -42,9 +48,10 @@ class Client:
     """A client that is connected to a server. `how` is as in the driver."""
 
     def __init__(self, sdk: Sdk, era: str, **how: Any) -> None:
-        self._driver = subprocess.Popen(
-            [sdk.python, DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
-        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._requests, self._results = ours.makefile("w"), ours.makefile("r")
+            self._driver = _started(sdk, theirs)
         self._send({"era": era, **how})
         connected = self._receive()
         assert connected == "connected", connected
@@ -83,21 +90,40 @@ class Client:
 
     def close(self) -> int:
         """End the client as its program would. Returns its exit code."""
-        self._driver.stdin.close()  # type: ignore[union-attr]
-        return self._driver.wait(30)
+        self._requests.close()
+        self._results.close()
+        return self._ended()
 
     def kill(self) -> None:
         self._driver.kill()
-        self._driver.wait(30)
+        self._ended()
+        self._requests.close()
+        self._results.close()
+
+    def _ended(self) -> int:
+        if isinstance(self._driver, subprocess.Popen):
+            return self._driver.wait(30)
+        self._driver.join(30)
+        assert self._driver.exitcode is not None, "the client did not end within 30 s"
+        return self._driver.exitcode
 
     def _send(self, value: Any) -> None:
-        self._driver.stdin.write(json.dumps(value) + "\n")  # type: ignore[union-attr]
-        self._driver.stdin.flush()  # type: ignore[union-attr]
+        print(json.dumps(value), file=self._requests, flush=True)
 
     def _receive(self) -> Any:
-        line = self._driver.stdout.readline()  # type: ignore[union-attr]
-        assert line, f"the client ended with code {self._driver.wait(10)}"
+        line = self._results.readline()
+        assert line, f"the client ended with code {self._ended()}"
         return json.loads(line)
+
+
+def _started(sdk: Sdk, connection: socket.socket) -> Any:
+    """Start a driver, which is asked over the other end of a connection."""
+    if sdk.python != Path(sys.executable):
+        number = connection.fileno()
+        return subprocess.Popen([sdk.python, DRIVER, str(number)], pass_fds=[number])
+    driver = _FORKS.Process(target=drive, args=(connection,))
+    driver.start()
+    return driver
 
 
 def children(pid: int) -> list[int]:

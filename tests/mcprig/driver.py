@@ -1,12 +1,15 @@
-"""Drives an MCP server with the official SDK, version 1 or 2: a request on each line of stdin, its result on stdout.
+"""Drives an MCP server with the official SDK, version 1 or 2: a request on each line of a socket, answered by a line.
 
-The first line says how to connect: {"command": [...], "env": {...}} or {"url": ..., "headers": {...}}, and the era of
-the protocol: {"era": "handshake"} or {"era": "stateless"}, or with version 2 {"era": "either"}, what the server speaks.
+The number of the socket's descriptor is the argument of the program. The first line says how to connect:
+{"command": [...], "env": {...}} or {"url": ..., "headers": {...}}, and the era of the protocol: {"era": "handshake"} or
+{"era": "stateless"}, or with version 2 {"era": "either"}, what the server speaks.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from contextlib import AsyncExitStack
 from typing import Any
@@ -40,11 +43,11 @@ async def http(stack: AsyncExitStack, url: str, headers: dict[str, str]) -> Any:
     return streamable_http_client(url, http_client=client)
 
 
-async def main() -> None:
-    lines = anyio.wrap_file(sys.stdin)
+async def main(requests: Any, results: Any) -> None:
+    lines = anyio.wrap_file(requests)
     async with AsyncExitStack() as stack:
         session = await connected(stack, json.loads(await lines.readline()))
-        print(json.dumps("connected"), flush=True)
+        print(json.dumps("connected"), file=results, flush=True)
         async for line in lines:
             method, *arguments = json.loads(line)
             try:
@@ -52,7 +55,14 @@ async def main() -> None:
                 shown = result.model_dump(by_alias=True, mode="json", exclude_none=True)
             except Exception as error:  # noqa: BLE001 - the test sees it
                 shown = {"raised": f"{type(error).__name__}: {error}"}
-            print(json.dumps(shown), flush=True)
+            print(json.dumps(shown), file=results, flush=True)
 
 
-anyio.run(main)
+def drive(connection: socket.socket) -> None:
+    os.chdir("/")
+    with connection, connection.makefile("r") as requests, connection.makefile("w") as results:
+        anyio.run(main, requests, results)
+
+
+if __name__ == "__main__":
+    drive(socket.socket(fileno=int(sys.argv[1])))
