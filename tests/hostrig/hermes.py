@@ -7,9 +7,11 @@ import os
 import signal
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +61,12 @@ class Hermes:
         return self
 
     def link(self) -> None:
-        """Link the plugin into the home."""
-        done = self.run("install", program="hermes-pgvector")
-        assert done.returncode == 0, done.stderr
+        """Make the links into the home that `hermes-pgvector install` makes."""
+        for name, target in _links(self.python).items():
+            link = self.home / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
 
     def set(self, **settings: Any) -> None:
         """Change settings of `memory.pgvector` in config.yaml."""
@@ -83,7 +88,7 @@ class Hermes:
         return {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder),
             "HERMES_HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "xterm-256color", "NO_PROXY": "127.0.0.1",
-            "XDG_DATA_HOME": str(self.folder / "data"),
+            "PYDANTIC_DISABLE_PLUGINS": "__all__", "XDG_DATA_HOME": str(self.folder / "data"),
             # One host refuses to open ~/.hermes of a process that pytest started.
             "HERMES_STATE_DB_GUARD_BYPASS": "1", **({"TMPDIR": str(self.scratch)} if self.scratch else {}), **more,
         }  # fmt: skip
@@ -179,9 +184,33 @@ class Hermes:
             "approvals": {"destructive_slash_confirm": False},
             "telemetry": {"shared_metrics": {"enabled": False, "send": False, "offer_version": 2}},
             "updates": {"check": False},
-            # Each process loads its tools and asks pip about its environment, which takes a second of CPU.
+            # Each process loads its tools and plugins, asks pip about its environment, and collects its garbage when it
+            # has idled, which takes more than a second of CPU.
             "agent": {"environment_probe": False, "disabled_toolsets": TOOLSETS_OFF},
+            "plugins": {"disabled": _services(self.python)},
+            "context": {"memory_trim": {"enabled": False}},
         }  # fmt: skip
+
+
+@cache
+def _links(python: Path) -> dict[str, Path]:
+    """The links that the command of a host makes in a home, by their names there. It is run once for each host."""
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [python.with_name("hermes-pgvector"), "install"], capture_output=True, text=True, timeout=ASK_S_MAX,
+            cwd=home, env={"PATH": str(python.parent), "HOME": home, "HERMES_HOME": home},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        links = [path for path in Path(home).rglob("*") if path.is_symlink()]
+        return {str(link.relative_to(home)): link.readlink() for link in links}
+
+
+@cache
+def _services(python: Path) -> list[str]:
+    """The host's own plugins for services that no scenario uses, each of which takes time at every start."""
+    kinds = ("browser", "dashboard_auth", "image_gen", "video_gen", "web")
+    manifests = python.parents[1].glob("lib/python*/site-packages/plugins/*/*/plugin.yaml")
+    return sorted("/".join(path.parts[-3:-1]) for path in manifests if path.parts[-3] in kinds)
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
