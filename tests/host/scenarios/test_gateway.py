@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from hostrig.gateway import Gateway
 from hostrig.hermes import Hermes
-from hostrig.marks import one_server
+from hostrig.marks import one_server, with_and_without_row_security
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
-from logins import with_and_without_row_security
 
 pytestmark = one_server
 
@@ -60,6 +59,7 @@ def with_picture(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": text}, picture]}]
 
 
+@pytest.mark.main_host("a")
 def test_off_the_record_beside_a_picture_holds_and_the_agent_is_told(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_gateway_stores_what_a_profile_says_in_the_database_of_that_profile(
     assert rows.said("work") == Rows(of_work).said("default") == []
 
 
+@pytest.mark.main_host("a")
 def test_commands_that_name_no_theme_use_that_of_the_agents_of_their_home(hermes: Hermes, rows: Rows) -> None:
     work = hermes.named("work")
     work.ask(PROMPT)

@@ -121,6 +121,7 @@ def test_no_hook_raises_for_an_argument_of_another_type(hermes: Hermes, rows: Ro
     assert rows.said()[-2:] == [QUESTION, ANSWER]
 
 
+@pytest.mark.main_host("b")
 def test_a_theme_that_is_not_allowed_recalls_nothing_and_an_operator_files_what_it_said(
     make_hermes: Callable[..., Hermes], rows: Rows
 ) -> None:

@@ -18,11 +18,10 @@ from itertools import count, zip_longest
 import pytest
 from hostrig.gateway import KEY as GATEWAY_KEY
 from hostrig.hermes import Hermes
-from hostrig.marks import one_server
+from hostrig.marks import one_server, with_and_without_row_security
 from hostrig.messenger import ACCOUNT, ANSWER_S_MAX, Messenger, Person
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
-from logins import with_and_without_row_security
 from servers import Server
 from traces import dump, titles
 from waiting import wait_for
@@ -182,6 +181,7 @@ def test_a_turn_that_was_taken_back_or_asked_again_in_a_messenger_is_withdrawn_w
     assert [turn.content[:8] for turn in rows.turns()] == [first[:8], "Answer 1", last[:8], "Answer 6"]
 
 
+@pytest.mark.main_host("a")
 def test_every_session_that_a_killed_gateway_goes_on_with_has_a_memory(
     hermes: Hermes, model: ModelEndpoint, messenger: Messenger, rows: Rows
 ) -> None:

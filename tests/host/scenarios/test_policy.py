@@ -44,6 +44,7 @@ def is_asked(model: ModelEndpoint, words: str) -> bool:
     return any(words in request.user for request in model.requests)
 
 
+@pytest.mark.main_host("a")
 def test_only_what_the_owner_says_in_a_room_is_kept(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
@@ -71,6 +72,7 @@ def test_only_what_the_owner_says_in_a_room_is_kept(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("b")
 def test_a_message_that_waited_in_a_shared_room_is_that_of_its_author(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, messenger: Messenger
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_message_that_waited_in_a_shared_room_is_that_of_its_author(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_only_what_the_agent_is_asked_to_keep_is_kept(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -121,6 +124,7 @@ def test_only_what_the_agent_is_asked_to_keep_is_kept(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_a_notice_of_the_host_is_neither_stored_nor_recalled_for(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -146,6 +150,7 @@ def test_a_notice_of_the_host_is_neither_stored_nor_recalled_for(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_a_write_waits_until_a_person_approves_it(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:

@@ -67,6 +67,7 @@ def using_the_tool(*operations: dict[str, str]) -> Any:
     return script
 
 
+@pytest.mark.main_host("a")
 def test_a_new_session_recalls_what_left_the_file_and_nothing_is_removed(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

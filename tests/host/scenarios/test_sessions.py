@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hostrig.hermes import TOOLSETS_OFF, Hermes
-from hostrig.marks import one_server
+from hostrig.marks import one_server, with_and_without_row_security
 from hostrig.model import Call, Failure, ModelEndpoint
 from hostrig.rows import Rows
-from logins import with_and_without_row_security
 from waiting import wait_for
 
 if TYPE_CHECKING:

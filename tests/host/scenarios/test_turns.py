@@ -158,6 +158,7 @@ def test_a_delegation_is_kept_and_the_parent_finds_it(hermes: Hermes, model: Mod
     assert result not in model.requests[-1].recalled[0]
 
 
+@pytest.mark.main_host("a")
 def test_what_was_read_from_outside_is_told_from_what_the_agent_says(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -185,6 +186,7 @@ def test_what_was_read_from_outside_is_told_from_what_the_agent_says(
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("a")
 def test_an_answer_of_third_parties_is_pointed_at_before_a_turn_and_found_by_a_tool(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:
@@ -219,6 +221,7 @@ def test_an_answer_of_third_parties_is_pointed_at_before_a_turn_and_found_by_a_t
     assert hermes.complaints() == []
 
 
+@pytest.mark.main_host("b")
 def test_an_entry_that_is_saved_after_third_parties_were_read_says_so_and_is_pointed_at(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:
