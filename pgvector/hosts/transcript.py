@@ -82,6 +82,23 @@ def exchanges(
     return [pair for place, pair in enumerate(pairs) if place not in by_host]
 
 
+def without_repeated(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The messages without those that are there before, with the same time.
+
+    One host doubles the transcript of a session that is left for another one and resumed again.
+    """
+    seen, found = set[tuple[Any, str, float]](), list[Mapping[str, Any]]()
+    for message in messages:
+        at = message.get("timestamp")
+        if isinstance(at, float) and message.get("role") in ("user", "assistant"):
+            key = (message["role"], text_of(message.get("content")), at)
+            if key in seen:
+                continue
+            seen.add(key)
+        found.append(message)
+    return found
+
+
 def kept_with_summary(text: str) -> str:
     """The text of the earlier message that a compression put into one message with its summary; empty without one."""
     found = SUMMARY.match(text)

@@ -16,6 +16,7 @@ from ..files import LastingMarks, mark_name
 from ..hosts import state_db
 from ..hosts.config import person_key
 from ..hosts.environment import in_gateway, running, working_folder
+from ..hosts.transcript import without_repeated
 from ..model import Event
 from ..settings import Settings
 from ..text import personal_keys
@@ -119,7 +120,8 @@ class HomeContext:
     def own_messages(
         self, identity: Identity, session_id: str, lineage: Lineage, messages: Sequence[Mapping[str, Any]]
     ) -> Sequence[Mapping[str, Any]]:
-        """The messages of a session without those that were delivered into it, as hosts do with chats."""
+        """The messages of a session without those that were delivered into it, as hosts do with chats, and copies."""
+        messages = without_repeated(messages)
         if not identity.chat_id:
             return messages
         return state_db.own(self.home, (*self.continued(session_id, lineage), session_id), messages)

@@ -447,6 +447,24 @@ def test_a_turn_that_a_compression_in_place_carried_on_is_withdrawn_though_it_wa
     assert stored(runtime, database) == texts(turn(0))
 
 
+@pytest.mark.parametrize("branched", [True, False])
+def test_a_transcript_that_a_host_has_doubled_when_its_session_was_resumed_adds_no_turn(
+    branched: bool, start: Callable[..., Runtime], database: str
+) -> None:
+    """The copies have the times of the originals; what is said again has another one."""
+    runtime = start()
+    one = talk(runtime)
+    said = [turn(0), turn(1), turn(1), turn(2)]
+    timed = [{**message, "timestamp": 1_790_000_000.5 + place} for place, message in enumerate(transcript(*said[:3]))]
+    take(one, turn(0))
+    if branched:
+        one.go_on("s2", "s", anew=False, reason="branch")
+    one.open_turn(turn(2)[0])
+    one.replay.end([*timed, *timed, *transcript(turn(2))])
+    one.take_turn(*turn(2))
+    assert sorted(stored(runtime, database)) == sorted(texts(*said))
+
+
 def test_a_branch_that_is_resumed_by_another_process_repeats_nothing_of_its_parent(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
