@@ -78,6 +78,13 @@ class Record:
             (session, 2 * turns),
         )
 
+    def rewrite(self, session: str) -> None:
+        """Write what stands behind all else, with its times, as one host does before it asks a question again."""
+        self._file.execute(
+            "update messages set id = id + (select max(id) from messages) where session_id = ? and active = 1",
+            (session,),
+        )
+
     def compact(self, session: str) -> None:
         self._file.execute(
             "update messages set active = 0, compacted = 1 where session_id = ? and active = 1", (session,)

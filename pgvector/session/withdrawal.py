@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
@@ -57,11 +58,28 @@ def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair,
     `off` is whether it is off the record now.
     """
     # Turns off the record were not stored, and must not get into the spool; nor must a question where its answer tells.
-    apart = _apart(recorded_turns(messages, ends_off=off, merged=True))
-    recorded = set(map(key, stored([*recorded_turns(messages, ends_off=off), *apart], keep)))
+    said = _as_said(messages)
+    apart = _apart(recorded_turns(said, ends_off=off, merged=True))
+    recorded = set(map(key, stored([*recorded_turns(said, ends_off=off), *apart], keep)))
     turns = stored(_apart(exchanges(withdrawn_messages(messages))), keep)
     withdrawn = dict.fromkeys(key(turn) for turn in turns if any(turn))
     return tuple(turn for turn in withdrawn if turn in recorded)[-EVENT_TURNS_MAX:]
+
+
+def _as_said(messages: Messages) -> Messages:
+    """The messages, those of a turn together, in the order of its answers.
+
+    One host writes what stands behind what was taken back, with its times, when a question is asked again.
+    """
+    turns, ended = list[tuple[float, list[Mapping[str, Any]]]](), 0.0
+    for message in messages:
+        if message["role"] == "user" or not turns:
+            turns.append((ended, []))
+        turns[-1][1].append(message)
+        if message["role"] == "assistant" and message["written"]:
+            ended = message["written"]
+            turns[-1] = (ended, turns[-1][1])
+    return [message for _, turn in sorted(turns, key=itemgetter(0)) for message in turn]
 
 
 def remaining(turns: Sequence[Pair], sessions: Sequence[Messages], keep: Keep) -> tuple[int, ...]:

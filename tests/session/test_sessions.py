@@ -1030,6 +1030,22 @@ def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back(
     assert turn(2)[1] not in told
 
 
+def test_a_turn_off_the_record_is_not_named_when_it_is_taken_back_right_before_a_question_is_asked_again(
+    start: Callable[..., Runtime], record: Record
+) -> None:
+    runtime = start(allowed_themes=["elsewhere"])
+    one = talk(runtime)
+    for pair in (turn(0), turn(1), ("off the record", "As you like, I keep nothing of it."), turn(2), turn(3)):
+        record.say("s", pair)
+        if pair == turn(1):
+            record.undo("s")
+    record.undo("s")
+    record.rewrite("s")
+    one.replay.take_back()
+    told = "".join(path.read_text() for path in runtime.dead_letters.folder.glob("*.json"))
+    assert [turn(number)[1] in told for number in range(4)] == [False, True, False, False]
+
+
 @with_and_without_row_security
 @pytest.mark.parametrize("how", ["by setting", "before the session was compressed", "before the process began"])
 def test_a_turn_off_the_record_whose_transcript_does_not_say_so_is_not_named_when_it_is_taken_back(
