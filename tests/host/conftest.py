@@ -117,14 +117,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(host: Host, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this package, from a clone in which an earlier release was built."""
     built = tmp_path_factory.mktemp("wheel")
     earlier = source / "build" / "lib" / "hermes_memory_pgvector"
     (earlier / "store" / "sql").mkdir(parents=True, exist_ok=True)
     for name in ("recall.py", "store/sql/earlier.sql"):
         (earlier / name).touch()
-    _pip(host, "wheel", "--no-deps", "--wheel-dir", str(built), str(source))
+    _pip(_host_named("a"), "wheel", "--no-deps", "--wheel-dir", str(built), str(source))
     (found,) = built.glob("*.whl")
     return found
 
