@@ -187,22 +187,25 @@ def test_a_person_is_remembered_on_another_platform_and_rooms_and_others_are_not
         shown = person(hermes, "link", session_key(hermes, ANN.number), "cli")
         assert "linked as dm-person-" in shown
         assert ANN.number not in shown
-        assert code in hermes_recalls(hermes, model, "And what was it, the door code of my house?")
-        hermes.ask("The key of my bicycle hangs beside the stove, keep that in mind")
-        assert "beside the stove" in write(ANN, "Where was it that the key of my bicycle hangs?")
-        assert "leaks" not in hermes_recalls(hermes, model, "What do you know of the barrel of us neighbours?")
-        assert "4711" not in write(ANN, "What is the door code of my house?", GROUP)
-        assert "4711" not in write(BEN, "What is the door code of the house of Ann?")
-        assert "Swan" not in hermes_recalls(hermes, model, "What is the name of my boat, by the way?")
+        with hermes.chat() as chat:
+
+            def recalls(question: str) -> str:
+                chat.ask(question)
+                return "".join(model.requests[-1].recalled)
+
+            assert code in recalls("And what was it, the door code of my house?")
+            chat.ask("The key of my bicycle hangs beside the stove, keep that in mind")
+            rows.wait(lambda rows: any("stove" in turn.content and turn.embedded for turn in rows.turns()))
+            assert "beside the stove" in write(ANN, "Where was it that the key of my bicycle hangs?")
+            assert "leaks" not in recalls("What do you know of the barrel of us neighbours?")
+            assert "4711" not in write(ANN, "What is the door code of my house?", GROUP)
+            assert "4711" not in write(BEN, "What is the door code of the house of Ann?")
+            assert "Swan" not in recalls("What is the name of my boat, by the way?")
+            assert chat.leave() == 0
         shown = person(hermes, "unlink", session_key(hermes, ANN.number), "cli")
-        assert "4711" not in hermes_recalls(hermes, model, "What was it again, the door code of my house?")
+        hermes.ask("What was it again, the door code of my house?")
+        assert "4711" not in "".join(model.requests[-1].recalled)
         gateway.stop()
     assert not [turn for turn in rows.turns() if turn.theme.startswith("dm-person-")]
     assert ANN.number not in rows("SELECT coalesce(string_agg(l::text, ' '), '') AS t FROM memory_person_links l")[0].t
     assert hermes.complaints() == []
-
-
-def hermes_recalls(hermes: Hermes, model: ModelEndpoint, question: str) -> str:
-    """What comes before a turn of a new process in the terminal."""
-    hermes.ask(question)
-    return "".join(model.requests[-1].recalled)
