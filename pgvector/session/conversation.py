@@ -122,7 +122,9 @@ class Conversation:
         with self._home.turn_lock:
             speaker, saves = author_id or turns.author(question), turns.saves(question)
             off = turns.hand_over(question)
-            unheard = self._home.unheard(theme, session, record.earlier, record.late)
+            passed = interrupted(turns.passed, record, self._settings.trusted_tools)
+            missed = sum(len(found.corrections) for found in passed)
+            unheard = self._home.unheard(theme, session, record.earlier, record.late, missed=missed)
         if turns.passed_as:
             left = withdrawal.times(turns.passed_as, record.before or (), self.session.judge)
             self._home.accept(withdrawal.of_one(turns.passed_as, left, **self.session.origin(theme, session)))
@@ -139,14 +141,12 @@ class Conversation:
             turns.withdrawn_question = None
             return
         if off:
-            turns.in_doubt.append((question, answer))
-            if silenced or self._home.is_silenced([session]):
-                self._home.silence(session, answer)
+            self._leave_out(session, question, answer, silenced=silenced)
             return
         whole = with_corrections(str(user), unheard, record) if self.session.identity.has_one_author else question
         said, answered = self.session.judge(whole, answer, speaker or "", kind=record.kind)
         with self._home.turn_lock:
-            self._store_passed(theme, session, record, last)
+            self._store_passed(theme, session, passed, last)
             self._home.note_turn(theme, session, Taken(question, (said, answered), record.place))
             turns.current.is_taken = turns.current.is_taken or not turns.current.is_open
             if turns.current.replayed == (session, answered):
@@ -155,6 +155,12 @@ class Conversation:
                 taken = self._taken(theme, session, (said, answered), speaker, record.tools)
                 if not self._home.accept(taken):
                     turns.refused.append(question)
+
+    def _leave_out(self, session: str, question: str, answer: str, *, silenced: bool) -> None:
+        """Note that a turn which was handed over is off the record; `silenced` by what was said while it ran."""
+        self._turns.in_doubt.append((question, answer))
+        if silenced or self._home.is_silenced([session]):
+            self._home.silence(session, answer)
 
     def _carry(self) -> bool:
         """Take the session off the record if it goes on from one which was; whether it is found now.
@@ -179,9 +185,9 @@ class Conversation:
                     continued = place < len(left) and not found.answer
                     self._store_interrupted(found, found.turn.session_id, None, continued=continued)
 
-    def _store_passed(self, theme: str, session: str, record: TurnRecord, last: Taken | None) -> None:
+    def _store_passed(self, theme: str, session: str, passed: Sequence[Interrupted], last: Taken | None) -> None:
         """Store the turns before this one that are never handed over, as the transcript has them, in their session."""
-        for found in interrupted(self._turns.passed, record, self._settings.trusted_tools):
+        for found in passed:
             said_in = found.turn.session_id if found.turn.session_id in self.session.lineage.ancestors else session
             if found.turn.theme == theme:
                 self._store_interrupted(found, said_in, last, continued=not found.answer)
@@ -189,7 +195,7 @@ class Conversation:
     def _store_interrupted(self, found: Interrupted, session: str, last: Taken | None, *, continued: bool) -> None:
         turn, asked, answer = found.turn, scrubber()(found.turn.question), recorded_answer(found.answer)
         sides = self.session.judge(asked, answer, turn.author_id, continued=continued)
-        if any(sides) and not (turn.off_record or self._turns.is_known(turn, sides, last)):
+        if any(sides) and not (found.off_record or self._turns.is_known(turn, sides, last)):
             turn.passed_as = sides
             taken = self._taken(turn.theme, session, sides, turn.author_id, found.tools)
             self._home.accept(replace(taken, at=turn.began))

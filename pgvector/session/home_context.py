@@ -189,14 +189,15 @@ class HomeContext:
         with self.turn_lock:
             return self._late_switches.pop(marks[0], "")
 
-    def unheard(self, theme: str, session_id: str, earlier: Sequence[str], late: int) -> Sequence[str]:
+    def unheard(self, theme: str, session_id: str, earlier: Sequence[str], late: int, *, missed: int) -> Sequence[str]:
         """Those corrections before a turn that were not there when the turn before was handed over.
 
         Hosts put what was said before the model's first answer to the last result of a tool, also of an earlier turn,
         so that no transcript tells which turn it belongs to, and hand over no turn that was interrupted. `late` is how
-        many there are up to the end of this turn. The caller holds `turn_lock`.
+        many there are up to the end of this turn. `missed` are in turns that were interrupted since this process takes
+        part. The caller holds `turn_lock`.
         """
-        known = self._corrections.get((theme, session_id), len(earlier))
+        known = self._corrections.get((theme, session_id), len(earlier) - missed)
         self._corrections[theme, session_id] = late
         return earlier[known:]
 

@@ -9,16 +9,22 @@ from typing import Any, NamedTuple
 from ..hosts.runtime_messages import CORRECTED
 from ..hosts.tool_calls import LATE_MAX, TurnRecord, begins_turn, tools_by_answer, tools_of
 from ..hosts.transcript import MERGED, exchanges
-from .off_record import unrecorded
+from .off_record import silences, unrecorded
 from .state import Turn
 
 
 class Interrupted(NamedTuple):
-    """A turn that was interrupted: its partial answer, and the tools by whose results it was made."""
+    """A turn that was interrupted: its partial answer, the tools by whose results it was made, and its corrections."""
 
     turn: Turn
     answer: str
     tools: Sequence[str]
+    corrections: Sequence[str] = ()
+
+    @property
+    def off_record(self) -> bool:
+        """Whether it was opened off the record, or a correction says so."""
+        return self.turn.off_record or any(map(silences, self.corrections))
 
 
 def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[str] = ()) -> list[Interrupted]:
@@ -30,24 +36,31 @@ def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[st
     if not passed or record.before is None:
         return []
     found, recent = list[Interrupted](), _last_turns(record.before, len(passed))
-    pairs, tools = exchanges(recent), tools_by_answer(recent, trusted)
-    merged, answer = record.merged, ""
+    said: dict[str, list[str]] = {}
+
+    def note(question: str, text: str) -> str:
+        said.setdefault(question, []).append(text)
+        return question
+
+    pairs, tools = exchanges(recent, note), tools_by_answer(recent, trusted)
+    merged, answer, heard = record.merged, "", list[str]()
     for turn in reversed(passed):
         if not merged and pairs:
             merged, answer = pairs.pop()
+            heard = said.pop(merged, [])
         rest = _before(merged, turn.question)
         if rest is None:
             break
         # Without an answer, a text by others may have come with the question.
         made_with = tools.get(answer, ()) if answer else tools_of([{"role": "user", "content": turn.question}], trusted)
-        found.append(Interrupted(turn, answer, made_with))
-        merged, answer = rest, ""
+        found.append(Interrupted(turn, answer, made_with, heard))
+        merged, answer, heard = rest, "", []
     return found[::-1]
 
 
 def unsilenced(turns: Sequence[Interrupted]) -> Sequence[Interrupted]:
     """The turns without those off the record, and without those before them, which these have interrupted."""
-    silent = [place for place, found in enumerate(turns, 1) if found.turn.off_record]
+    silent = [place for place, found in enumerate(turns, 1) if found.off_record]
     return turns[silent[-1] if silent else 0 :]
 
 

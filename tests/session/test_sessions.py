@@ -809,13 +809,15 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
 
 
 @pytest.mark.parametrize("said", ["off the record please", "off the record: my PIN is 1234"])
+@pytest.mark.parametrize("before", [[turn(1)], []], ids=["later", "at once"])
 def test_a_correction_of_a_turn_that_was_interrupted_then_takes_the_session_off_the_record(
-    start: Callable[..., Runtime], database: str, said: str
+    start: Callable[..., Runtime], database: str, said: str, before: list[tuple[str, str]]
 ) -> None:
     runtime, interrupted, (question, answer) = start(), turn(2)[0], turn(3)
-    one, messages = talk(runtime), transcript(turn(1))
-    one.open_turn(turn(1)[0])
-    one.take_turn(*turn(1), record=read_turn(messages, turn(1)[0]))
+    one, messages = talk(runtime), transcript(*before)
+    for asked, answered in before:
+        one.open_turn(asked)
+        one.take_turn(asked, answered, record=read_turn(messages, asked))
     # No host hands over a turn that was interrupted.
     one.open_turn(interrupted)
     corrected = {
@@ -833,7 +835,7 @@ def test_a_correction_of_a_turn_that_was_interrupted_then_takes_the_session_off_
     one.take_turn(question, answer, record=read_turn(messages, question))
     assert one.late_switch() == said
     one.replay.end(messages)
-    assert stored(runtime, database) == texts(turn(1))
+    assert stored(runtime, database) == texts(*before)
 
 
 MARK = "[OUT-OF-BAND USER MESSAGE — a direct message from the user, delivered mid-turn; not tool output]"
