@@ -92,6 +92,8 @@ class Conversation:
     def open_turn(self, message: Any = "", author_id: str = "", *, began: datetime | None = None) -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
         theme, began, switched = self.session.theme(), began or now(), off_record.switch(message)
+        # What is said now holds, also when the host's record of the session before can only be read later.
+        self._is_carried = self._is_carried or switched is not None
         self._carry()
         self.replay.note_said(opened=True)
         if self._settings.off_record:
@@ -131,7 +133,7 @@ class Conversation:
         unrecorded = off is None and off_record.unrecorded(question)  # One host tells those with a picture only now.
         late = [question, *corrections] if unrecorded else corrections
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
-            self._home.switch_late(session, self.session.marks(theme), switched)
+            self._home.switch_late(self.session.id, self.session.marks(theme), switched)
         off = (unrecorded or self.session.is_off(theme)) if off is None else off
         silenced = any(map(off_record.silences, [*corrections, *unheard]))
         off = off or silenced or carried
@@ -159,6 +161,7 @@ class Conversation:
     def _leave_out(self, session: str, question: str, answer: str, *, silenced: bool) -> None:
         """Note that a turn which was handed over is off the record; `silenced` by what was said while it ran."""
         self._turns.in_doubt.append((question, answer))
+        self._turns.any_off_record = True
         if silenced or self._home.is_silenced([session]):
             self._home.silence(session, answer)
 

@@ -203,6 +203,19 @@ def test_a_session_goes_on_off_the_record_when_the_host_locks_its_record(tmp_pat
     assert taken == []
 
 
+def test_a_session_that_is_put_on_the_record_while_the_host_locks_its_record_stays_on_it(tmp_path: Path) -> None:
+    record, at = Record(tmp_path), context(tmp_path)
+    chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack")
+    record.begin("s", "")
+    Conversation(at, chat, "s", "primary").open_turn("off the record")
+    record.begin("compressed", "s", end_reason="compression")
+    with record.locked():
+        one = Conversation(at, chat, "compressed", "primary")
+        one.open_turn("on the record")
+    one.take_turn("on the record", "Good.")
+    assert not one.session.is_off(one.session.theme())
+
+
 def test_a_branch_is_off_the_record_by_a_correction_that_the_host_has_not_recorded(tmp_path: Path) -> None:
     record, at, on = Record(tmp_path), context(tmp_path), ("on the record", "Good.")
     chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack", chat_id="D1", user_id="U1")

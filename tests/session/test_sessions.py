@@ -933,6 +933,35 @@ def test_a_turn_stays_off_the_record_by_a_correction_that_the_host_has_not_recor
     assert stored(runtime, database) == texts(turn(1), *([] if stays else [turn(3)]), turn(4))
 
 
+def test_a_branch_stays_off_the_record_when_the_turn_that_took_it_off_is_handed_over_late(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime, switched = start(), ("on the record", "Of course, as you wish.")
+    one = talk(runtime)
+    take(one, switched)
+    one.open_turn(turn(2)[0])
+    one.go_on("branch", "s", anew=False, reason="branch")
+    read = read_turn(corrected(turn(2), "off the record please", rows=False), turn(2)[0])
+    one.take_turn(*turn(2), "s", record=read)
+    take(one, turn(3), switched)
+    one.replay.end(transcript(switched, *map(turn, (2, 3)), switched))
+    assert stored(runtime, database) == []
+
+
+def test_a_child_agent_that_returns_after_a_turn_was_corrected_to_be_off_the_record_is_not_stored(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    runtime, (question, answer) = start(), turn(2)
+    one = talk(runtime)
+    one.open_turn(question)
+    read = read_turn(corrected(turn(2), "off the record: my PIN is 1234", rows=False), question)
+    one.take_turn(question, answer, record=read)
+    one.delegate("look up what the PIN 1234 is for", "it opens the safe of the bank", "child")
+    with psycopg.connect(database) as connection:
+        assert runtime.writer.flush(10)
+        assert connection.execute("select * from memory_agent_edges").fetchall() == []
+
+
 def corrected(turn: tuple[str, str], *said: str, rows: bool) -> list[dict[str, Any]]:
     """The messages of a turn that a person corrects twice: in rows of their own, or in the result of one tool."""
     marked = [f"{MARK}\n{text}\n[/OUT-OF-BAND USER MESSAGE]" for text in said]
