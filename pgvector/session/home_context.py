@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -159,7 +160,8 @@ class HomeContext:
             told = None
         is_off = went_on_off(self.home, (*before, session_id), was_off) if told is None else told
         if is_off:
-            self.off_record.change([*own, *([] if told else [turn_mark(session_id)])], marked=True)
+            unsaid = [] if told or not self.is_silenced(before) else [turn_mark(session_id)]
+            self.off_record.change([*own, *unsaid], marked=True)
         return is_off
 
     def _only_copied(self, before: str, session_id: str) -> bool:
@@ -174,9 +176,17 @@ class HomeContext:
         """Note that a turn was off the record although no message in one host's record of it may say so."""
         self.off_record.change([turn_mark(session_id, answer)], marked=True)
 
-    def is_silenced(self, sessions: Iterable[str], answer: str = "") -> bool:
-        """Whether a turn of one of these sessions was; without an answer, those that are said in it now."""
-        return any(turn_mark(session, answer) in self.off_record for session in sessions)
+    def is_silenced(self, sessions: Iterable[str]) -> bool:
+        """Whether the turns that are said now in one of these sessions are."""
+        return any(turn_mark(session) in self.off_record for session in sessions)
+
+    def silenced(self, sessions: Sequence[str], answers: Iterable[str]) -> frozenset[str]:
+        """Those of the answers whose turn in one of these sessions was. The marks are listed once."""
+        marks: LastingMarks | frozenset[str] = self.off_record
+        with suppress(OSError):
+            marks = self.off_record.names()
+        sessions = sessions if marks else ()
+        return frozenset(said for said in answers if any(turn_mark(each, said) in marks for each in sessions))
 
     def switch_late(self, session_id: str, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""

@@ -85,8 +85,9 @@ class Replay:
     def _replay(self, theme: str, recorded: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> bool:
         """Store those of the turns that are missing; False when they are refused."""
         ancestors = self._home.ancestors(self._session.id, self._session.lineage)
-        sessions = (self._session.id, *ancestors)
-        recorded = [pair for pair in recorded if not (pair[1] and self._home.is_silenced(sessions, pair[1]))]
+        answers = (answer for _, answer in recorded if answer)
+        silenced = self._home.silenced((self._session.id, *ancestors), answers)
+        recorded = [pair for pair in recorded if pair[1] not in silenced]
         with self._home.turn_lock:
             pairs = [pair for pair in recorded if self._turns.complete(pair)]
         # A transcript does not say who wrote in a room.

@@ -216,6 +216,39 @@ def test_a_session_that_is_put_on_the_record_while_the_host_locks_its_record_sta
     assert not one.session.is_off(one.session.theme())
 
 
+def test_the_turns_of_a_session_off_the_record_make_no_marks_where_a_message_tells_of_it(tmp_path: Path) -> None:
+    record, at = Record(tmp_path), context(tmp_path)
+    chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack")
+    record.begin("s", "")
+    record.say("s", ("off the record", "Good."))
+    Conversation(at, chat, "s", "primary").open_turn("off the record")
+    record.begin("compressed", "s", end_reason="compression")
+    one = Conversation(at, chat, "compressed", "primary")
+    known = at.off_record.names()
+    for number in range(3):
+        one.open_turn(f"What is the word {number}?")
+        one.take_turn(f"What is the word {number}?", f"It is number {number}, you said.")
+    assert one.session.is_off(one.session.theme())
+    assert at.off_record.names() == known
+
+
+def test_a_replay_lists_the_marks_once_however_many_turns_and_sessions_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, at = Record(tmp_path), context(tmp_path)
+    record.begin("s0", "")
+    for number in range(5):
+        record.begin(f"s{number + 1}", f"s{number}", end_reason="compression")
+    one, looked_up = Conversation(at, Identity(), "s5", "primary"), list[str]()
+    is_marked = type(at.off_record).__contains__
+    monkeypatch.setattr(
+        type(at.off_record), "__contains__", lambda marks, name: looked_up.append(name) or is_marked(marks, name)
+    )
+    said = [(role, f"{role} number {number} of a long talk") for number in range(50) for role in ("user", "assistant")]
+    one.replay.end([{"role": role, "content": text} for role, text in said])
+    assert len(looked_up) < 10
+
+
 def test_a_branch_is_off_the_record_by_a_correction_that_the_host_has_not_recorded(tmp_path: Path) -> None:
     record, at, on = Record(tmp_path), context(tmp_path), ("on the record", "Good.")
     chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack", chat_id="D1", user_id="U1")
