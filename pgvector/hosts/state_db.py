@@ -12,13 +12,14 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ..errors import Unavailable
 from .environment import in_gateway, process_home
 from .record_copies import without_copies
 from .runtime_messages import DELIVERED, STEERED, corrections
@@ -33,6 +34,7 @@ CORRECTED_MAX = 1000
 # In seconds since 1970: no time of Python is later.
 YEAR_10000 = 253_402_300_800
 _ENCODED = "\0json:"
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LINE_END = re.compile("\n")
 
 _MESSAGES = """
@@ -234,8 +236,11 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]
 
 
 def origin(home: Path, session_id: str) -> dict[str, str]:
-    """What the record has of whose session it is, by the names of `initialize`; empty when it has no session key."""
-    rows = _of_session(home, session_id, _ORIGIN)
+    """What the record has of whose session it is, by the names of `initialize`; empty when it has no session key.
+
+    Raises Unavailable while the host locks it: the session may be anybody's.
+    """
+    rows = _read_unlocked(home_of_record(home, session_id, _read_unlocked), _ORIGIN, (session_id,))
     found = {name: str(value) for row in rows for name, value in dict(row).items() if value}
     return found if "gateway_session_key" in found else {}
 
@@ -270,22 +275,33 @@ def _of_session(home: Path, session_id: str, statement: str, *values: object) ->
     return _read(home_of_record(home, session_id), statement, (session_id, *values))
 
 
-def home_of_record(home: Path, session_id: str) -> Path:
-    """The home that has the record of a session, of this one and that of the gateway that serves it."""
-    if in_gateway():
-        with suppress(RuntimeError):
-            gateway = process_home(os.environ)
-            if gateway.resolve() != home and not _read(home, _IS_THERE, (session_id,)):
-                return gateway
-    return home
-
-
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
     try:
         return _select(home, statement, values)
     except (sqlite3.Error, UnicodeError) as error:
         unreadable(error)
         return []
+
+
+def _read_unlocked(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
+    try:
+        return _select(home, statement, values)
+    except (sqlite3.Error, UnicodeError) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
+            log.warning("state.db of the host is locked: the agent that compresses a session now has no memory")
+            raise Unavailable("state.db of the host is locked; try again later") from error
+        unreadable(error)
+        return []
+
+
+def home_of_record(home: Path, session_id: str, read: Callable[..., list[Any]] = _read) -> Path:
+    """The home that has the record of a session, of this one and that of the gateway that serves it."""
+    if in_gateway():
+        with suppress(RuntimeError):
+            gateway = process_home(os.environ)
+            if gateway.resolve() != home and not read(home, _IS_THERE, (session_id,)):
+                return gateway
+    return home
 
 
 def _select(home: Path, statement: str, values: Sequence[object]) -> list[Any]:

@@ -81,7 +81,7 @@ class HomeContext:
         """The identity with the session key of its chat, or the project of its working folder, if settings ask for it.
 
         A gateway says nothing of the chat to an agent that only compresses a session: then its record is asked. Reads a
-        few small files.
+        few small files. Raises Unavailable when it cannot be read now.
         """
         if identity.platform in TERMINALS and session_id and not identity.gateway_session_key and in_gateway():
             identity = replace(identity, **state_db.origin(self.home, session_id))

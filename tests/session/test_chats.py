@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from logins import with_and_without_row_security
 from spools import die
 
-from hermes_memory_pgvector.errors import SettingsError
+from hermes_memory_pgvector.errors import SettingsError, Unavailable
 from hermes_memory_pgvector.model import Caller, TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
@@ -288,6 +288,11 @@ def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(
     assert theme("s1") == "default"
     monkeypatch.setitem(sys.modules, "gateway.run", types.ModuleType("gateway.run"))
     assert (theme("s1"), theme("s2"), theme("unknown")) == (chat, "default", "default")
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as record:
+        record.execute("begin exclusive")
+        with pytest.raises(Unavailable, match="is locked"):
+            theme("s1")
+    assert theme("s1") == chat
 
 
 @pytest.mark.parametrize("key", [MAIL, PHONE, "telegram:123456789", "@alice:matrix.org"])
