@@ -48,7 +48,7 @@ def change(home: Path, *, remove: bool = False) -> list[Path]:
     Raises BadArgument when something else is in their place, and SettingsError when a folder cannot be written.
     """
     links = {place(home): package()}
-    if hook_linked(home) if remove else needs_hook():
+    if _replaceable(hook(home)) if remove else needs_hook():
         links[hook(home)] = package() / HOOK
     return [link for link, target in links.items() if _change(link, target, remove=remove)]
 

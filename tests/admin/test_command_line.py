@@ -712,9 +712,15 @@ def test_another_plugin_is_left_alone(tmp_path: Path, kind: str, extra: list[str
     assert (link / "__init__.py").read_text() == "theirs = 1\n"
 
 
-def test_removing_deletes_the_link_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("python_is_gone", [False, True])
+def test_removing_deletes_the_links_and_nothing_else(tmp_path: Path, python_is_gone: bool) -> None:
     hermes_pgvector("install", "--home", str(tmp_path))
+    folders = [tmp_path / "plugins", tmp_path / "hooks"]
+    for link in [folder / "pgvector" for folder in folders] if python_is_gone else ():
+        target = link.readlink().relative_to(PACKAGE.parent)
+        link.unlink()
+        link.symlink_to(tmp_path / "gone" / "site-packages" / "hermes_memory_pgvector" / Path(*target.parts[1:]))
     assert hermes_pgvector("install", "--remove", "--home", str(tmp_path)).code == 0
-    assert list((tmp_path / "plugins").iterdir()) == []
+    assert [list(folder.iterdir()) for folder in folders] == [[], []]
     assert (PACKAGE / "__init__.py").is_file()
     assert hermes_pgvector("install", "--remove", "--home", str(tmp_path)).code == 0
