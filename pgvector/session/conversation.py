@@ -103,9 +103,9 @@ class Conversation:
             self._home.off_record.change(self.session.marks(theme), marked=switched)
             self._home.off_record.change([turn_mark(self.session.id)], marked=False)
         off = off_record.unrecorded(message) or self.session.is_off(theme)
-        author_id = author_id or self._author_now()
+        author_id, unsaid = author_id or self._author_now(), off and self._home.is_silenced([self.session.id])
         with self._home.turn_lock:
-            turn = Turn(str(message), author_id, theme, self.session.id, off_record=off, began=began)
+            turn = Turn(str(message), author_id, theme, self.session.id, off_record=off, unsaid=unsaid, began=began)
             self._turns.open(turn, self._home.note_opened(theme, self.session.id, turn))
         return theme
 
@@ -162,7 +162,7 @@ class Conversation:
         """Note that a turn which was handed over is off the record; `silenced` by what was said while it ran."""
         self._turns.in_doubt.append((question, answer))
         self._turns.any_off_record = True
-        if silenced or self._home.is_silenced([session]):
+        if silenced or self._turns.unsaid or self._home.is_silenced([session]):
             self._home.silence(session, answer)
 
     def _carry(self) -> bool:

@@ -54,7 +54,8 @@ class Lineage:
 class Turn:
     """A turn that was opened. It is open until the host hands it over.
 
-    `replayed` is the session and answer of the transcript that stored it before it was handed over.
+    `unsaid` is whether no message may tell that it is off the record. `replayed` is the session and answer of the
+    transcript that stored it before it was handed over.
     """
 
     question: str = ""
@@ -62,6 +63,7 @@ class Turn:
     theme: str = ""
     session_id: str = ""
     off_record: bool = False
+    unsaid: bool = False
     is_open: bool = True
     # Whether what is kept of it was accepted, or a replay was found to have it.
     is_taken: bool = False
@@ -131,6 +133,8 @@ class Turns:
         self.passed: list[Turn] = []
         # What was stored of the turn that was handed over last when it was one of these.
         self.passed_as: tuple[str, str] | None = None
+        # Whether no message may tell that it was off the record.
+        self.unsaid = False
         # Questions on the record whose turn was not handed over when the next one was opened: a replay contains a
         # partial answer.
         self._interrupted: deque[str] = deque(maxlen=INTERRUPTED_MAX)
@@ -180,7 +184,7 @@ class Turns:
 
     def hand_over(self, question: str) -> bool | None:
         """Whether the turn of a question may have been off the record when it was opened; None when none was opened."""
-        question, self.passed, self.passed_as = self._opened_as(question), [], None
+        question, self.passed, self.passed_as, self.unsaid = self._opened_as(question), [], None, False
         if question == self.current.question:
             self.current.is_open = False
         elif question in self._interrupted:
@@ -203,6 +207,7 @@ class Turns:
         taken = next((turn for turn in (*awaited, *asked) if not turn.off_record), awaited[0])
         taken.is_open, self.passed_as = False, taken.passed_as if taken in awaited else None
         self._pending.remove(taken)
+        self.unsaid = any(turn.unsaid for turn in asked)
         return any(turn.off_record for turn in asked)
 
     def is_known(self, turn: Turn, sides: tuple[str, str], last: Taken | None) -> bool:
