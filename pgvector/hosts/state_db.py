@@ -69,17 +69,19 @@ _PARENTS = """
     select id from line where id <> ''"""
 # A branch, or what follows a compression. The sessions of child agents, and on one host those that began anew, have a
 # parent, too.
-_CONTINUED = """
+_GOES_ON_FROM = """
     with recursive line (id, depth) as (
       select ?, 0
       union all
-      select s.parent_session_id, depth + 1
+      select p.id, depth + 1
       from line join sessions s on s.id = line.id join sessions p on p.id = s.parent_session_id
-      where depth < ? and (p.end_reason in ('compression', 'branched')
-        or coalesce(s.model_config, '') like '%"_branched_from"%')
+      where depth < ? and {how}
         and coalesce(s.model_config, '') not like '%"_delegate_from"%'
         and coalesce(s.model_config, '') not like '%"_reset_from"%')
     select id from line"""
+_IS_BRANCH = """coalesce(s.model_config, '') like '%"_branched_from"%'"""
+_CONTINUED = _GOES_ON_FROM.format(how=f"(p.end_reason in ('compression', 'branched') or {_IS_BRANCH})")
+_COMPRESSED = _GOES_ON_FROM.format(how=f"p.end_reason = 'compression' and not {_IS_BRANCH}")
 _RECENT = """
     select {columns}, max(m.timestamp) as latest, count(*) as recorded
     from messages m join sessions s on s.id = m.session_id
@@ -194,6 +196,11 @@ def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...] | None
     """
     found = tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
     return found[:-1] if found else None
+
+
+def compressed(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
+    """The sessions of which the transcript of a session is a summary, the nearest last; at most `limit`."""
+    return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _COMPRESSED, limit)[1:]))
 
 
 def began(home: Path, session_id: str) -> float:

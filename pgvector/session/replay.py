@@ -15,7 +15,7 @@ from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
 from .interrupted import Interrupted, interrupted, unsilenced
 from .session_context import SessionContext
-from .state import EVENT_TURNS_MAX, Turns
+from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Turns
 
 # How many earlier sessions of a chat are looked at for turns that were taken back.
 REWOUND_MAX = 3
@@ -125,14 +125,18 @@ class Replay:
             self._turns.withdrawn_until = max(message["written"] for message in gone)
             if self._turns.current.is_open and withdrawal.is_withdrawn(self._turns.current, messages):
                 self._turns.withdrawn_question = self._turns.current.question
-            self._withdraw(session, messages, self._session.lineage.compressed, at)
+            self._withdraw(session, messages, at)
         for other in state_db.rewound(self._home.home, session, key, REWOUND_MAX) if key else ():
             if other != session:
-                self._withdraw(other, state_db.messages(self._home.home, other), (), at)
+                self._withdraw(other, state_db.messages(self._home.home, other), at)
 
-    def _withdraw(self, session: str, messages: withdrawal.Messages, compressed: Sequence[str], at: datetime) -> None:
-        keep, theme = self._session.may_be_stored, self._session.theme()
-        before = {session: state_db.messages(self._home.home, session) for session in compressed}
+    def _withdraw(self, session: str, messages: withdrawal.Messages, at: datetime) -> None:
+        keep, theme, home = self._session.may_be_stored, self._session.theme(), self._home.home
+        # An agent may have begun after the compression.
+        compressed = state_db.compressed(home, session, ANCESTORS_MAX)
+        if session == self._session.id:
+            compressed = compressed or self._session.lineage.compressed
+        before = {session: state_db.messages(home, session) for session in compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = {session: found for session, found in before.items() if found}
         turns = withdrawal.withdrawn_turns(messages, keep, off=self._session.is_off(theme, session))

@@ -338,6 +338,34 @@ def test_a_session_of_a_compressed_one_withdraws_what_it_carried_on_and_a_branch
     assert stored(runtime, database) == texts(turn(1))
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_turn_that_was_carried_on_is_withdrawn_by_an_agent_that_began_after_the_compression(
+    start: Callable[..., Runtime], record: Record, database: str, anew: bool
+) -> None:
+    runtime, key = start(), "agent:main:signal:dm:ann"
+
+    def chat(session: str) -> Conversation:
+        return talk(runtime, session, platform="signal", gateway_session_key=key, chat_id=key, chat_type="dm")
+
+    record.begin("s", "", key=key)
+    for number in (1, 2, 3):
+        record.say("s", turn(number))
+        take(chat("s"), turn(number))
+    record.begin("s2", "s", end_reason="compression", key=key)
+    record.say("s2", SUMMARY)
+    record.say("s2", turn(3))
+    record.undo("s2")
+    if anew:
+        record.begin("s3", "s2", end_reason="session_reset", key=key)
+    chat("s3" if anew else "s2").replay.take_back()
+    assert stored(runtime, database) == texts(turn(1), turn(2))
+    record.begin("branch", "s", model_config='{"_branched_from": "s"}', end_reason="compression", key=key)
+    record.say("branch", turn(2))
+    record.undo("branch")
+    chat("branch").replay.take_back()
+    assert stored(runtime, database) == texts(turn(1), turn(2)), "the turn is that of the session before"
+
+
 def test_a_session_of_a_compressed_one_takes_back_no_equal_answer_of_the_one_before(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
