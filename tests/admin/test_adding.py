@@ -123,7 +123,7 @@ def test_an_entry_that_finds_no_database_waits_in_the_outbox(
         done = command("add", PORT, "--theme", "ops", "--sync")
     assert done.code == 3
     assert "accepted in theme ops" in done.out
-    assert "in the outbox, and stored later: " in done.err
+    assert "it is accepted, and not stored yet: " in done.err
     assert command("spool", "flush").code == 0
     assert rows(database, "select content from memory_entries") == [(PORT,)]
 

@@ -152,6 +152,14 @@ def test_the_next_steps_name_the_home_and_the_texts_of_others_stay_as_they_are(
     assert f"\n{write}\n" in other("pending", "reject", "--all")
 
 
+def test_a_command_that_fails_does_not_say_to_run_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("PATH", "")
+    refused = hermes_pgvector("settings", "on", "--home", str(tmp_path))
+    assert (refused.code, refused.err.count("hermes-pgvector")) == (1, 1)
+    assert f"set it to 'pgvector' in {tmp_path / 'config.yaml'}\n" in refused.err
+
+
 def test_the_status_of_a_server_says_whether_there_is_one_for_this_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

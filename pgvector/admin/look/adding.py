@@ -52,7 +52,7 @@ def add(home: Path, console: Console, args: argparse.Namespace) -> int:
     if answer.get("already_there"):
         console.say("the theme had this entry already")
     if problem:
-        console.say(f"hermes-pgvector: it is in the outbox, and stored later: {problem}")
+        console.say(f"hermes-pgvector: it is accepted, and not stored yet: {problem}")
     return ATTENTION if problem else 0
 
 

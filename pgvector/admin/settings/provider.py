@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from ...errors import SettingsError
-from ...hosts.environment import ACTIVATE
 from ..configuration import PROVIDER, activate, active_provider
 from ..console import Console
 from ..link import change as link
@@ -14,7 +13,7 @@ from ..link import change as link
 
 def turn_on(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """The `settings on` command."""
-    done = _use(home, console, PROVIDER, ACTIVATE)
+    done = _use(home, console, PROVIDER)
     link(home)
     return done
 
@@ -23,12 +22,13 @@ def turn_off(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
     """The `settings off` command. Another provider is left alone."""
     if active_provider(home) not in (PROVIDER, ""):
         raise SettingsError(f"memory.provider of {home / 'config.yaml'} is {active_provider(home)}, not {PROVIDER}")
-    return _use(home, console, "", "hermes memory off")
+    return _use(home, console, "")
 
 
-def _use(home: Path, console: Console, provider: str, command: str) -> int:
+def _use(home: Path, console: Console, provider: str) -> int:
     if active_provider(home) != provider and not (activate(home, {}, provider) and active_provider(home) == provider):
-        raise SettingsError(f"the host did not save memory.provider; run: {command}")
+        where = home / "config.yaml"
+        raise SettingsError(f"the host did not save memory.provider; set it to {provider!r} in {where}")
     console.data({"home": str(home), "provider": provider})
     state = "on" if provider else "off"
     console.show(f"the memory is {state} in {home}")
