@@ -184,6 +184,11 @@ def _activate_by_command(home: Path, provider: str) -> bool:
     return done.returncode == 0
 
 
+def not_saved(home: Path, provider: str) -> SettingsError:
+    """The error when the host did not save `memory.provider`, and what to do."""
+    return SettingsError(f"the host did not save memory.provider; set it to {provider!r} in {home / 'config.yaml'}")
+
+
 def active_provider(home: Path) -> str:
     """`memory.provider` in the home's config.yaml; empty when it is not set. Raises SettingsError."""
     return str(host_section(home, "memory").get("provider") or "")

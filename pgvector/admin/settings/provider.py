@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ...errors import SettingsError
-from ..configuration import PROVIDER, activate, active_provider
+from ..configuration import PROVIDER, activate, active_provider, not_saved
 from ..console import Console
 from ..link import change as link
 
@@ -27,8 +27,7 @@ def turn_off(home: Path, console: Console, args: argparse.Namespace) -> int:  # 
 
 def _use(home: Path, console: Console, provider: str) -> int:
     if active_provider(home) != provider and not (activate(home, {}, provider) and active_provider(home) == provider):
-        where = home / "config.yaml"
-        raise SettingsError(f"the host did not save memory.provider; set it to {provider!r} in {where}")
+        raise not_saved(home, provider)
     console.data({"home": str(home), "provider": provider})
     state = "on" if provider else "off"
     console.show(f"the memory is {state} in {home}")

@@ -143,8 +143,7 @@ class _Setup:
             active = self._activate({"dsn": "", **values})
             configuration.check_saved(self._home, {"dsn": SecretStr(database.dsn), **values})
             if active and active_provider(self._home) != PROVIDER:
-                where = self._home / "config.yaml"
-                raise SettingsError(f"the host did not save memory.provider; set it to {PROVIDER!r} in {where}")
+                raise configuration.not_saved(self._home, PROVIDER)
         where = f"the address of the database is saved in {self._home / '.env'}"
         if database.server:
             where = f"the embedded Postgres is running; its data is in {database.server.paths.data}"
