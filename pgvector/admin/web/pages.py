@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from ...errors import BadArgument, PgvectorError, explained
+from ...hosts.environment import typed
 from ...settings import Settings
 from ...store import statistics
 from ...store.listing import Filter
@@ -54,7 +56,7 @@ class Pages:
         troubles = processes.troubled(seen.processes, seen.stuck_after_s)
         running = [processes.row(one, seen.stuck_after_s) for one in seen.processes if one.alive]
         facts = [*status.facts(seen), ("Embedder", panel.status(self._home).get("embedder", "unknown"))]
-        return _html(
+        return self._html(
             "overview", title="Overview", seen=seen, totals=seen.database.totals, facts=facts, growth=growth,
             bars=views.bars(growth["days"]) if growth else [], largest=largest[:LARGEST_MAX], running=running,
             troubles=troubles, embedder=processes.embedder_problem(seen.processes),
@@ -67,7 +69,7 @@ class Pages:
             mine = [one for one in found if self._reader.shows(one.theme)]
             shown = themes.described(reading, mine[:THEMES_MAX])
         hidden, more = len(found) - len(mine), len(mine) > len(shown) or len(found) == THEMES_READ
-        return _html("themes", title="Themes", themes=shown, hidden=hidden, more=more)
+        return self._html("themes", title="Themes", themes=shown, hidden=hidden, more=more)
 
     def theme(self, request: Request) -> Response:
         """The rows of a theme, the newest first."""
@@ -80,7 +82,7 @@ class Pages:
             theme = self._reader.theme(reading, given.get("name", ""))
             wanted = Filter(theme=theme, session=session, text=text)
             rows, after = listing.page(reading, KINDS[kind], wanted, ROWS_MAX, given.get("after", ""))
-        return _html(
+        return self._html(
             "theme", title=views.name_of(theme), theme=theme, rows=rows, after=after, kind=kind, text=text,
             session=session, later=bool(given.get("after")),
         )  # fmt: skip
@@ -94,7 +96,7 @@ class Pages:
         if query.strip():
             name, answers = self._reader.search(query, name, scope)
             found = [("Entries", "entries", answers["entries"]), ("Turns", "turns", answers["turns"])]
-        return _html("search", title="Search", query=query, theme=name, scope=scope, found=found)
+        return self._html("search", title="Search", query=query, theme=name, scope=scope, found=found)
 
     def row(self, request: Request) -> Response:
         """An entry or a turn with its history, its neighbours and the commands that change it."""
@@ -105,15 +107,15 @@ class Pages:
             theme = self._reader.theme(reading, given.get("theme", ""))
             found = row.look_up(reading, self._home, kind, theme, number, CONTEXT_TURNS)
         title = f"{'Turn' if kind == 'turns' else 'Entry'} {found.row.id if found.row else number}"
-        return _html(
+        return self._html(
             "row", title=title, theme=theme, kind=kind, found=found, number=number,
             facts=row.facts(found) if found.row else [],
-            commands=views.commands(kind, found.row.id, theme) if found.row else [],
+            commands=views.commands(self._home, kind, found.row.id, theme) if found.row else [],
         )  # fmt: skip
 
     def doctor(self, _: Request) -> Response:
         """What `doctor` finds."""
-        return _html("doctor", title="Doctor", checks=self._checked.value())
+        return self._html("doctor", title="Doctor", checks=self._checked.value())
 
     def metrics(self, _: Request) -> Response:
         """The metrics in the text format of Prometheus."""
@@ -124,6 +126,9 @@ class Pages:
         problem = self._seen.value().database.problem
         return PlainTextResponse("the database cannot be used\n" if problem else "ready\n", 503 if problem else 200)
 
+    def _html(self, name: str, /, **values: Any) -> Response:
+        return HTMLResponse(views.page(name, typed=partial(typed, home=self._home), **values))
+
 
 def failed(_: Request, error: Exception) -> Response:
     """The page of an error."""
@@ -131,11 +136,7 @@ def failed(_: Request, error: Exception) -> Response:
     reason = explained(error) if isinstance(error, PgvectorError) else "there is no such page"
     code = 400 if misuse else 503 if isinstance(error, PgvectorError) else 404
     heading = {400: "This cannot be shown", 503: "The memory cannot be read now", 404: "Not found"}[code]
-    return _html("error", code, title=heading, reason=safe_line(reason, 600))
-
-
-def _html(name: str, code: int = 200, /, **values: Any) -> Response:
-    return HTMLResponse(views.page(name, **values), code)
+    return HTMLResponse(views.page("error", title=heading, reason=safe_line(reason, 600)), code)
 
 
 def _number(text: str) -> int:

@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ...hosts.environment import typed
 from ...model import Hit
 from ...text import tokenizer
 from ...text.sanitize import cut_at_word, safe_line, visible
@@ -128,15 +130,13 @@ def bars(days: Sequence[dict[str, Any]]) -> list[Bar]:
     ]  # fmt: skip
 
 
-def commands(kind: str, number: int, theme: str) -> list[tuple[str, str]]:
-    """What changes a row: a label and a command line for a shell."""
+def commands(home: Path, kind: str, number: int, theme: str) -> list[tuple[str, str]]:
+    """What changes a row of a home: a label and a command line for a shell."""
+    change, erase = (typed(f"hermes-pgvector {job} {number}", home) for job in ("edit", "erase"))
     of_theme = f"--theme {shlex.quote(theme)}"
     if kind == "turns":
-        return [("Erase it for good", f"hermes-pgvector erase {number} --turn {of_theme}")]
-    return [
-        ("Change its text", f"hermes-pgvector edit {number} {of_theme}"),
-        ("Erase it for good", f"hermes-pgvector erase {number} {of_theme}"),
-    ]
+        return [("Erase it for good", f"{erase} --turn {of_theme}")]
+    return [("Change its text", f"{change} {of_theme}"), ("Erase it for good", f"{erase} {of_theme}")]
 
 
 @cache

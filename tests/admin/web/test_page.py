@@ -51,7 +51,9 @@ def test_the_pages_show_the_memory_and_never_a_person(site: Site) -> None:
     assert "port 5433" in shown(timeline)
     assert "infra" in shown(timeline)
     row = shown(get(client, f"/row?kind=entries&theme=ops&id={entry}"))
-    assert f"hermes-pgvector edit {entry} --theme ops" in row
+    # The page runs in a home that a shell does not lead to.
+    assert f"hermes-pgvector --home {site.home} edit {entry} --theme ops" in row
+    assert f"hermes-pgvector --home {site.home} doctor --canary" in shown(get(client, "/doctor"))
     turn = site.sql("select id from conversations where agent_identity = %s", PERSON)[0][0]
     for path in (
         f"/theme?name={PERSON}",
@@ -122,7 +124,7 @@ def test_hostile_text_comes_out_as_text(site: Site) -> None:
         assert " style=" not in page.text
         assert all(re.match(r"/(?!/)", link) for link in re.findall(r'(?:href|src|action)="([^"]*)"', page.text))
     assert [page.status_code for page in pages] == [200, 200, 200, 200, 200, 400, 400, 404]
-    command = re.findall(r"<code>(hermes-pgvector edit .*?)</code>", pages[4].text)
+    command = re.findall(r"<code>(hermes-pgvector [^<]* edit .*?)</code>", pages[4].text)
     assert subprocess.run(
         ["bash", "-c", f"printf '%s' {unescape(command[0]).split('--theme ')[1]}"], capture_output=True, text=True
     ).stdout == theme  # fmt: skip
