@@ -237,6 +237,15 @@ def test_migrate_narrows_a_role_when_no_agent_of_an_earlier_release_uses_it(
     assert verdict()[0] == "ok"
 
 
+@pytest.mark.parametrize("option", ["--runtime-role", "--reader-role"])
+def test_a_role_that_does_not_exist_is_to_be_made_first(
+    run: Callable[..., Outcome], database: str, option: str
+) -> None:
+    refused = run("migrate", "--dsn", database, option, "nobody_here")
+    assert refused.code == 1
+    assert "role 'nobody_here' does not exist on the server; make it first: CREATE ROLE ... LOGIN" in refused.err
+
+
 def test_a_reader_role_reads_everything_but_the_keys_and_changes_nothing(
     run: Callable[..., Outcome], database: str, make_role: Callable[[], str], monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -137,7 +137,7 @@ def migrate(
         check_names(connection)
         check_server(connection)
         if runtime_role:
-            _check_role(connection, runtime_role)
+            rights.check_role(connection, runtime_role)
         connection.add_notice_handler(report)
         set_timeouts(connection)
         if dimensions is not None:
@@ -148,11 +148,6 @@ def migrate(
             rights.ensure(connection, runtime_role, narrow=narrow)
             progress(f"role {runtime_role} may read and write the memory")
     return applied
-
-
-def _check_role(connection: Connection, name: str) -> None:
-    if not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [name]):
-        raise SettingsError(f"runtime role {name!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN")
 
 
 def migration_files(folder: Path | None = None) -> list[Migration]:

@@ -7,6 +7,7 @@ from typing import LiteralString, NamedTuple
 
 from psycopg import sql
 
+from ...errors import SettingsError
 from .preflight import Connection, fetch
 from .verification import TABLES
 
@@ -61,6 +62,12 @@ def held(connection: Connection, role: str | None = None) -> Rights:
     return Rights(tuple(missing), tuple(excess))
 
 
+def check_role(connection: Connection, role: str) -> None:
+    """Raise SettingsError when the server has no such role."""
+    if not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [role]):
+        raise SettingsError(f"role {role!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN")
+
+
 def ensure(connection: Connection, role: str, *, narrow: bool = True) -> None:
     """Give a role what agents need, unless it has that: to read and write rows, no DDL.
 
@@ -99,7 +106,11 @@ def _grant(connection: Connection, role: str, *, narrow: bool) -> None:
 
 
 def grant_reader(connection: Connection, role: str) -> None:
-    """Grant a role to read all rows but those of the keys, which only roles that store turns may see."""
+    """Grant a role to read all rows but those of the keys, which only roles that store turns may see.
+
+    Raises SettingsError when there is no such role.
+    """
+    check_role(connection, role)
     schema = sql.Identifier(fetch(connection, "SELECT current_schema()")[0])
     tables, to = _names(TABLES), sql.Identifier(role)
     with connection.transaction():
