@@ -83,20 +83,21 @@ def exchanges(
 
 
 def without_repeated(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The messages without those that are there before, with the same time.
+    """The messages without runs of those that are there before, with the same times.
 
-    One host doubles the transcript of a session that is left for another one and resumed again.
+    One host doubles the transcript of a session that is left for another one and resumed again. A single message may
+    have been sent twice: the times of messengers are whole seconds.
     """
-    seen, found = set[tuple[Any, str, float]](), list[Mapping[str, Any]]()
-    for message in messages:
-        at = message.get("timestamp")
-        if isinstance(at, float) and message.get("role") in ("user", "assistant"):
-            key = (message["role"], text_of(message.get("content")), at)
-            if key in seen:
-                continue
-            seen.add(key)
-        found.append(message)
-    return found
+    timed = [
+        (place, (message["role"], text_of(message.get("content")), message["timestamp"]))
+        for place, message in enumerate(messages)
+        if message.get("role") in ("user", "assistant") and isinstance(message.get("timestamp"), float)
+    ]
+    first: dict[tuple[str, str, float], int] = {}
+    again = [first.setdefault(key, place) < place for place, key in timed]
+    runs = (said and any(again[max(0, n - 1) : n] + again[n + 1 : n + 2]) for n, said in enumerate(again))
+    gone = {place for (place, _), in_run in zip(timed, runs, strict=True) if in_run}
+    return [message for place, message in enumerate(messages) if place not in gone]
 
 
 def kept_with_summary(text: str) -> str:

@@ -591,6 +591,17 @@ def test_the_answer_is_withdrawn_whose_question_was_asked_again_in_its_place(
     assert stored(runtime, database) == texts(turn(0)) + left
 
 
+def test_a_message_that_was_sent_twice_in_a_second_keeps_both_answers(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """A gateway keeps the times of a messenger for what people send, and none for answers."""
+    runtime, said = start(), [(turn(0)[0], turn(number)[1]) for number in (0, 1)]
+    sent = {"timestamp": 1_790_000_000.0}
+    timed = [{**message, **(sent if message["role"] == "user" else {})} for message in transcript(*said)]
+    talk(runtime).replay.end(timed)
+    assert sorted(stored(runtime, database)) == sorted(texts(*said))
+
+
 @pytest.mark.parametrize(
     ("before", "left"),
     [
