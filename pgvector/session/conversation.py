@@ -215,7 +215,9 @@ class Conversation:
         """Withdraw the turns before this one in whose place its question is asked again. Others need not wait."""
         if not noted or self.session.identity.platform == "api_server":  # Its clients may send each question alone.
             return
-        if gone := withdrawal.asked_again(noted, question, record.before, self.session.judge):
+        gone = withdrawal.asked_again(noted, question, record.before, self.session.judge)
+        # A host may keep the first of them in its record. With the others there, it did not load all of its record.
+        if gone and not self.replay.stand(session, gone[1:]):
             with self._home.turn_lock:
                 self._home.accept(withdrawal.of_all(gone, **self.session.origin(theme, session)))
                 if self._turns.current.replayed in [(session, turn.sides[1]) for turn in gone]:

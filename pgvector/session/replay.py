@@ -15,7 +15,7 @@ from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
 from .interrupted import Interrupted, interrupted, unsilenced
 from .session_context import SessionContext
-from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Turns
+from .state import ANCESTORS_MAX, EVENT_TURNS_MAX, Taken, Turns
 
 # How many earlier sessions of a chat are looked at for turns that were taken back.
 REWOUND_MAX = 3
@@ -109,6 +109,11 @@ class Replay:
             if accepted and not self._turns.current.is_taken and turns[-1][1] and pairs[-1] == recorded[-1]:
                 self._turns.current.replayed = (self._session.id, turns[-1][1])
             return accepted
+
+    def stand(self, session: str, turns: Sequence[Taken]) -> bool:
+        """Whether the host's record of a session has one of these turns."""
+        messages = state_db.messages(self._home.home, session, newest=True) if turns else []
+        return withdrawal.stand(turns, messages, self._session.may_be_stored)
 
     def take_back(self) -> None:
         """Withdraw the turns that were taken back, as the host's record says. May be called at any time, and again.

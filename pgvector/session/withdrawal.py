@@ -120,6 +120,12 @@ def asked_again(noted: Sequence[Taken], question: str, before: Messages | None, 
     return () if is_there else noted[first:]
 
 
+def stand(turns: Sequence[Taken], messages: Messages, keep: Keep) -> bool:
+    """Whether the host's record of a session has one of these turns."""
+    standing = set(map(key, stored(exchanges(_remaining(messages)), keep)))
+    return any(key(turn.sides) in standing for turn in turns)
+
+
 def _apart(turns: Iterable[Pair]) -> list[Pair]:
     """The turns, and the questions without an answer that one host may have merged with theirs, as far as it shows."""
     found = list[Pair]()

@@ -847,6 +847,28 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     assert kept == (0,)
 
 
+@pytest.mark.parametrize("still", [True, False])
+def test_turns_that_the_record_still_has_are_not_withdrawn_when_a_question_is_asked_without_them(
+    start: Callable[..., Runtime], record: Record, database: str, still: bool
+) -> None:
+    """A gateway goes on with an empty transcript when it cannot read its record."""
+    runtime, said = start(), [turn(number) for number in range(3)]
+    for end, pair in enumerate(said, 1):
+        record.say("s", pair)
+        one = talk(runtime, platform="signal")
+        one.open_turn(pair[0])
+        one.take_turn(*pair, record=read_turn(transcript(*said[:end]), pair[0]))
+    if not still:
+        # One host keeps the answer of a turn that is retried.
+        record.undo("s", 2)
+    again = (turn(0)[0], SECOND)
+    record.say("s", again)
+    one = talk(runtime, platform="signal")
+    one.open_turn(again[0])
+    one.take_turn(*again, record=read_turn(transcript(again), again[0]))
+    assert stored(runtime, database) == texts(*(said if still else []), again)
+
+
 @pytest.mark.parametrize("said", ["off the record please", "off the record: my PIN is 1234"])
 @pytest.mark.parametrize("before", [[turn(1)], []], ids=["later", "at once"])
 def test_a_correction_of_a_turn_that_was_interrupted_then_takes_the_session_off_the_record(
