@@ -111,9 +111,11 @@ class Replay:
             return accepted
 
     def stand(self, session: str, turns: Sequence[Taken]) -> bool:
-        """Whether the host's record of a session has one of these turns."""
-        messages = state_db.messages(self._home.home, session, newest=True) if turns else []
-        return withdrawal.stand(turns, messages, self._session.may_be_stored)
+        """Whether the host's record of a session has one of these turns, or may have: it cannot be read now."""
+        if not turns:
+            return False
+        messages = state_db.messages(self._home.home, session, newest=True)
+        return not messages or withdrawal.stand(turns, messages, self._session.may_be_stored)
 
     def take_back(self) -> None:
         """Withdraw the turns that were taken back, as the host's record says. May be called at any time, and again.

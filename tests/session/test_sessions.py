@@ -7,7 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -611,7 +611,11 @@ def test_a_message_that_was_sent_twice_in_a_second_keeps_both_answers(
     ],
 )
 def test_what_was_taken_back_right_before_a_question_is_asked_again_is_withdrawn_with_its_answer(
-    before: list[tuple[str, str]], left: list[tuple[str, str]], start: Callable[..., Runtime], database: str
+    before: list[tuple[str, str]],
+    left: list[tuple[str, str]],
+    start: Callable[..., Runtime],
+    record: Record,
+    database: str,
 ) -> None:
     """One host then removes all of it from its record, and tells of neither."""
     runtime, said = start(), list[tuple[str, str]]()
@@ -622,6 +626,7 @@ def test_what_was_taken_back_right_before_a_question_is_asked_again_is_withdrawn
         one.take_turn(question, answer, record=read_turn(transcript(*said), question))
     one = talk(runtime, platform="signal")
     one.open_turn(RETRIED)
+    record.say("s", turn(0))
     one.take_turn(RETRIED, SECOND, record=read_turn(transcript(*(before or [turn(0)]), (RETRIED, SECOND)), RETRIED))
     assert stored(runtime, database) == texts(turn(0), *left)
 
@@ -847,9 +852,9 @@ def test_nothing_of_a_session_off_the_record_is_stored(start: Callable[..., Runt
     assert kept == (0,)
 
 
-@pytest.mark.parametrize("still", [True, False])
-def test_turns_that_the_record_still_has_are_not_withdrawn_when_a_question_is_asked_without_them(
-    start: Callable[..., Runtime], record: Record, database: str, still: bool
+@pytest.mark.parametrize("read", ["there", "gone", "locked"])
+def test_turns_that_the_record_may_have_are_not_withdrawn_when_a_question_is_asked_without_them(
+    start: Callable[..., Runtime], record: Record, database: str, read: str
 ) -> None:
     """A gateway goes on with an empty transcript when it cannot read its record."""
     runtime, said = start(), [turn(number) for number in range(3)]
@@ -858,15 +863,16 @@ def test_turns_that_the_record_still_has_are_not_withdrawn_when_a_question_is_as
         one = talk(runtime, platform="signal")
         one.open_turn(pair[0])
         one.take_turn(*pair, record=read_turn(transcript(*said[:end]), pair[0]))
-    if not still:
+    if read != "there":
         # One host keeps the answer of a turn that is retried.
         record.undo("s", 2)
     again = (turn(0)[0], SECOND)
     record.say("s", again)
     one = talk(runtime, platform="signal")
     one.open_turn(again[0])
-    one.take_turn(*again, record=read_turn(transcript(again), again[0]))
-    assert stored(runtime, database) == texts(*(said if still else []), again)
+    with record.locked() if read == "locked" else nullcontext():
+        one.take_turn(*again, record=read_turn(transcript(again), again[0]))
+    assert stored(runtime, database) == texts(*([] if read == "gone" else said), again)
 
 
 @pytest.mark.parametrize("said", ["off the record please", "off the record: my PIN is 1234"])
