@@ -193,7 +193,8 @@ class Turns:
         asked = [turn for turn in self._pending if turn.question == question]
         if not asked:
             # Hosts hand over some turns, such as those with a picture, with another text than they open them.
-            if any(turn.off_record and turn.awaited for turn in self._pending):
+            if off := [turn for turn in self._pending if turn.off_record and turn.awaited]:
+                self.unsaid = any(turn.unsaid for turn in off)
                 return True
             self.current.is_open = False
             return None

@@ -1000,15 +1000,16 @@ def test_a_turn_stays_off_the_record_by_a_correction_that_the_host_has_not_recor
     assert stored(runtime, database) == texts(turn(1), *([] if stays else [turn(3)]), turn(4))
 
 
+@pytest.mark.parametrize("opened", [turn(3)[0], ""], ids=["words", "a picture"])
 def test_a_turn_stays_off_the_record_that_is_handed_over_after_the_next_message_said_on_the_record(
-    start: Callable[..., Runtime], database: str
+    start: Callable[..., Runtime], database: str, opened: str
 ) -> None:
     runtime, switched = start(), ("on the record", "Of course, as you wish.")
     one = talk(runtime)
     take(one, switched)
     one.open_turn(turn(2)[0])
     one.take_turn(*turn(2), record=read_turn(corrected(turn(2), "off the record", rows=False), turn(2)[0]))
-    for asked in (turn(3)[0], switched[0]):
+    for asked in (opened, switched[0]):  # One host opens a turn that has a picture without its words.
         one.open_turn(asked)
     for pair in (turn(3), switched):
         one.take_turn(*pair)
