@@ -127,6 +127,7 @@ class Conversation:
             passed = interrupted(turns.passed, record, self._settings.trusted_tools)
             missed = sum(len(found.corrections) for found in passed)
             unheard = self._home.unheard(theme, session, record.earlier, record.late, missed=missed)
+        self._home.silence(session, *(recorded_answer(found.answer) for found in passed if found.unsaid))
         if turns.passed_as:
             left = withdrawal.times(turns.passed_as, record.before or (), self.session.judge)
             self._home.accept(withdrawal.of_one(turns.passed_as, left, **self.session.origin(theme, session)))

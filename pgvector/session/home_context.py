@@ -172,9 +172,10 @@ class HomeContext:
         copied = sum(at <= began for _, at, _ in _switches(self.home, before))
         return sum(1 for _ in _switches(self.home, session_id)) <= copied
 
-    def silence(self, session_id: str, answer: str) -> None:
-        """Note that a turn was off the record although no message in one host's record of it may say so."""
-        self.off_record.change([turn_mark(session_id, answer)], marked=True)
+    def silence(self, session_id: str, *answers: str) -> None:
+        """Note that turns were off the record although no message in one host's record of them may say so."""
+        if answers:  # a change lists all marks
+            self.off_record.change([turn_mark(session_id, answer) for answer in answers], marked=True)
 
     def is_silenced(self, sessions: Iterable[str]) -> bool:
         """Whether the turns that are said now in one of these sessions are."""

@@ -26,6 +26,11 @@ class Interrupted(NamedTuple):
         """Whether it was opened off the record, or a correction says so."""
         return self.turn.off_record or any(map(silences, self.corrections))
 
+    @property
+    def unsaid(self) -> bool:
+        """Whether it has an answer that was off the record, and maybe no message tells so."""
+        return bool(self.answer) and (self.turn.unsaid or any(map(silences, self.corrections)))
+
 
 def interrupted(passed: Sequence[Turn], record: TurnRecord, trusted: Sequence[str] = ()) -> list[Interrupted]:
     """Those of the turns that the transcript has right before the turn of a record, in order.

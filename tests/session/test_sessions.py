@@ -1017,6 +1017,26 @@ def test_a_turn_stays_off_the_record_that_is_handed_over_after_the_next_message_
     assert stored(runtime, database) == []
 
 
+@pytest.mark.parametrize("then", ["on the record", turn(4)[0]])
+def test_a_turn_stays_off_the_record_that_is_interrupted_when_no_message_tells(
+    start: Callable[..., Runtime], database: str, then: str
+) -> None:
+    runtime, switched = start(), ("on the record", "Of course, as you wish.")
+    one = talk(runtime)
+    take(one, switched)
+    one.open_turn(turn(2)[0])
+    one.take_turn(*turn(2), record=read_turn(corrected(turn(2), "off the record", rows=False), turn(2)[0]))
+    one.open_turn(turn(3)[0])
+    said = [switched, turn(2), turn(3), (then, "Yes, I do that now for you.")]
+    one.open_turn(then)
+    one.take_turn(*said[-1], record=read_turn(transcript(*said), then))
+    if then != switched[0]:
+        take(one, switched)
+        said.append(switched)
+    talk(runtime).replay.end(transcript(*said))
+    assert stored(runtime, database) == []
+
+
 def test_a_branch_stays_off_the_record_when_the_turn_that_took_it_off_is_handed_over_late(
     start: Callable[..., Runtime], database: str
 ) -> None:
