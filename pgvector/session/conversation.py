@@ -100,6 +100,7 @@ class Conversation:
             # A process without this setting may continue the session, and would store it from its transcript.
             switched = True
         if switched is not None:
+            self.replay.end_silence()
             self._home.off_record.change(self.session.marks(theme), marked=switched)
             self._home.off_record.change([turn_mark(self.session.id)], marked=False)
         off = off_record.unrecorded(message) or self.session.is_off(theme)

@@ -110,6 +110,19 @@ class Replay:
                 self._turns.current.replayed = (self._session.id, turns[-1][1])
             return accepted
 
+    def end_silence(self) -> None:
+        """Mark the turns that the record has behind the last marked one, when a message is about to switch the session.
+
+        The process in which they were said may have been killed before it handed them over, and no message tells.
+        """
+        session, home = self._session.id, self._home
+        if home.is_silenced([session]):
+            pairs = exchanges(state_db.messages(home.home, session, newest=True))
+            answers = [answer for _, answer in pairs if answer]
+            known = home.silenced([session], answers)
+            last = max((place for place, answer in enumerate(answers, 1) if answer in known), default=len(answers))
+            home.silence(session, *answers[last:])
+
     def stand(self, session: str, turns: Sequence[Taken]) -> bool:
         """Whether the host's record of a session has one of these turns, or may have: it cannot be read now."""
         if not turns:
