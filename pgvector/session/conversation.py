@@ -148,17 +148,20 @@ class Conversation:
             self._leave_out(session, question, answer, silenced=silenced)
             return
         whole = with_corrections(str(user), unheard, record) if self.session.identity.has_one_author else question
-        said, answered = self.session.judge(whole, answer, speaker or "", kind=record.kind)
+        sides = self.session.judge(whole, answer, speaker or "", kind=record.kind)
         with self._home.turn_lock:
             self._store_passed(theme, session, passed, last)
-            self._home.note_turn(theme, session, Taken(question, (said, answered), record.place))
-            turns.current.is_taken = turns.current.is_taken or not turns.current.is_open
-            if turns.current.replayed == (session, answered):
-                turns.current.replayed = None
-            elif said or answered:
-                taken = self._taken(theme, session, (said, answered), speaker, record.tools)
-                if not self._home.accept(taken):
-                    turns.refused.append(question)
+            self._home.note_turn(theme, session, Taken(question, sides, record.place))
+            self._store(question, self._taken(theme, session, sides, speaker, record.tools))
+
+    def _store(self, question: str, taken: TurnTaken) -> None:
+        """Store a turn that was handed over, unless a replay did. The caller holds `turn_lock`."""
+        current = self._turns.current
+        current.is_taken = current.is_taken or not current.is_open
+        if current.replayed == (taken.session_id, taken.assistant):
+            current.replayed = None
+        elif (taken.user or taken.assistant) and not self._home.accept(taken):
+            self._turns.refused.append(question)
 
     def _leave_out(self, session: str, question: str, answer: str, *, silenced: bool) -> None:
         """Note that a turn which was handed over is off the record; `silenced` by what was said while it ran."""
