@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from ..hosts.transcript import exchanges, text_of
 from ..mirror.home import begin
 from ..session import off_record
 from ..session.capture import Verdict
-from ..session.home_context import last_switch, turn_mark, went_on_off
+from ..session.home_context import last_switch, silenced_answers, went_on_off
 from ..session.project import project_of
 from ..session.session_context import READ_ONLY_CONTEXTS
 from ..session.themes import Identity, templated_theme
@@ -140,11 +141,11 @@ def is_off(session_id: str, identity: Identity, marks: frozenset[str], settings:
 def goes_on_off(record: Path, session_id: str, identity: Identity, marks: frozenset[str], settings: Settings) -> bool:
     """Whether nothing in a session tells, but it goes on from one off the record: maybe nobody has spoken in it yet.
 
-    In doubt it is so: when the record cannot be read now.
+    Raises OSError when the record cannot be read now.
     """
     before = state_db.continued(record, session_id, ANCESTORS_MAX)
     if before is None:
-        return True
+        raise OSError(errno.EIO, "state.db of the host cannot be read now")
     if not before or last_switch(record, session_id) is not None:
         return False
     return went_on_off(record, (*before, session_id), lambda session, _: is_off(session, identity, marks, settings))
@@ -174,7 +175,9 @@ def turns_of(
             questions[pair] = CORRECTED.join([pair[0], *said]) if pair[1] else pair[0]
     scrub, silenced = scrubber(), _silenced(exchanges(messages))
     recorded = [pair for pair in off_record.recorded(messages, merged=True) if pair not in silenced]
-    recorded = [pair for pair in recorded if not any(turn_mark(session, pair[1]) in marks for session in sessions)]
+    # A question without an answer is left out while its session, or one before it, is off the record by a correction.
+    unsaid = silenced_answers(marks, sessions, (answer for _, answer in recorded))
+    recorded = [pair for pair in recorded if pair[1] not in unsaid]
     for place, pair in enumerate(recorded, 1):
         continued = not pair[1] and place < len(recorded)
         texts = judge(scrub(questions.get(pair, pair[0])), scrub(pair[1]), continued=continued).sides

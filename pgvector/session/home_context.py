@@ -13,7 +13,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from ..files import LastingMarks, mark_name
+from ..files import LastingMarks, Marks, mark_name
 from ..hosts import state_db
 from ..hosts.config import person_key
 from ..hosts.environment import in_gateway, running, working_folder
@@ -182,12 +182,11 @@ class HomeContext:
         return any(turn_mark(session) in self.off_record for session in sessions)
 
     def silenced(self, sessions: Sequence[str], answers: Iterable[str]) -> frozenset[str]:
-        """Those of the answers whose turn in one of these sessions was. The marks are listed once."""
-        marks: LastingMarks | frozenset[str] = self.off_record
+        """As `silenced_answers`. The marks are listed once."""
+        marks: Marks | frozenset[str] = self.off_record
         with suppress(OSError):
             marks = self.off_record.names()
-        sessions = sessions if marks else ()
-        return frozenset(said for said in answers if any(turn_mark(each, said) in marks for each in sessions))
+        return silenced_answers(marks, sessions, answers) if marks else frozenset()
 
     def switch_late(self, session_id: str, marks: list[str], message: str) -> None:
         """Take a session off the record whose agent has answered the message that says so already."""
@@ -273,6 +272,11 @@ def turn_mark(session_id: str, answer: str = "") -> str:
     One host writes the result of a tool into its record before it appends the correction that a person has made.
     """
     return mark_name(f"{session_id}\0{answer}")
+
+
+def silenced_answers(marks: Marks | frozenset[str], sessions: Sequence[str], answers: Iterable[str]) -> frozenset[str]:
+    """Those of the answers whose turn in one of these sessions is marked as off the record, by `turn_mark`."""
+    return frozenset(said for said in answers if any(turn_mark(each, said) in marks for each in sessions))
 
 
 def sessions_off_record(state: Path) -> LastingMarks:

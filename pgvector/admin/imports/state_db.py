@@ -129,15 +129,20 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if why := reason or _why_not(job, session_id, identity, source):
         job.skipped[why] += 1
         return
-    recorded = state_db.messages(job.home.path, session_id)
+    recorded, named = state_db.messages(job.home.path, session_id), clean(session_id)[:60]
+    try:
+        goes_off = goes_on_off(job.home.path, session_id, identity, job.off, job.settings)
+    except OSError:
+        recorded, goes_off = [], False
     if not recorded:
-        job.wrong.append((0, f"session {clean(session_id)[:60]} cannot be read now; run the command again"))
-    if row["recorded"] > (most := state_db.MESSAGES_MAX):
-        job.wrong.append((0, f"session {clean(session_id)[:60]}: only the first {most:,} messages are read"))
-    messages = [message for message in recorded if not message["taken_back"]]
-    if goes_on_off(job.home.path, session_id, identity, job.off, job.settings):
+        job.wrong.append((0, f"session {named} cannot be read now; run the command again"))
+        return
+    if goes_off:
         job.skipped["off the record"] += 1
         return
+    if row["recorded"] > (most := state_db.MESSAGES_MAX):
+        job.wrong.append((0, f"session {named}: only the first {most:,} messages are read"))
+    messages = [message for message in recorded if not message["taken_back"]]
     judge = partial(job.capture.turn, source=source)
     ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
     shared = not identity.has_one_author
@@ -159,7 +164,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     try:
         _store(job, ended, noted, times, _marks(row, identity))
     except BadEvent as error:
-        job.wrong.append((0, f"session {clean(session_id)[:60]}: {error}"))
+        job.wrong.append((0, f"session {named}: {error}"))
 
 
 def _with_notes(job: _Job, ended: SessionEnded, recorded: Sequence[Pair]) -> dict[Pair, Pair]:

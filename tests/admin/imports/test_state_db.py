@@ -260,6 +260,19 @@ def test_turns_taken_back_and_what_was_off_the_record_stay_out(
     assert told["skipped"] == {"off the record": 3, "jobs of the host": 1}
 
 
+def test_a_session_whose_record_is_locked_on_the_way_is_named_and_comes_with_the_next_run(
+    bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.say("s1", 1)
+    with monkeypatch.context() as locked:
+        locked.setattr(state_db, "continued", lambda *_: None)
+        done = bring()
+    assert (done.code, done.document["skipped"], numbers(database)) == (1, {}, [])
+    assert "session s1 cannot be read now; run the command again" in done.err
+    assert bring().code == 0
+    assert numbers(database) == ["1"]
+
+
 def test_turns_off_the_record_that_no_message_tells_of_stay_out(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
