@@ -14,8 +14,9 @@ from ..hosts.tool_calls import TurnRecord, plain_id
 from ..hosts.transcript import text_of
 from ..model import Caller, Delegated, TurnTaken, now
 from . import attribution, off_record, withdrawal
-from .home_context import HomeContext, turn_mark
+from .home_context import HomeContext
 from .interrupted import Interrupted, interrupted, with_corrections
+from .off_record_marks import turn_mark
 from .outages import Notice
 from .replay import Replay
 from .session_context import SessionContext
@@ -65,7 +66,7 @@ class Conversation:
 
     def late_switch(self) -> str:
         """The message that took the session off the record when its turn was over; once, empty when there is none."""
-        return self._home.late_switch(self.session.marks(self.session.theme()))
+        return self._home.off_record.late_switch(self.session.marks(self.session.theme()))
 
     def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
         """Continue under another session id. Unless it begins `anew`, it goes on with the transcript so far."""
@@ -83,7 +84,7 @@ class Conversation:
         opened_off = anew and self._turns.current.is_open and bool(off_record.switch(self._turns.current.question))
         if off or opened_off:
             # First of all: a hook on another thread may ask for the new session at once.
-            unsaid = [turn_mark(session_id)] if self._home.is_silenced([self.session.id]) else []
+            unsaid = [turn_mark(session_id)] if self._home.off_record.is_silenced([self.session.id]) else []
             self._home.off_record.change([*self.session.marks(theme, session_id), *unsaid], marked=True)
         if continues:
             self._home.outages.go_on(theme, self.session.id, session_id)
@@ -91,7 +92,8 @@ class Conversation:
 
     def open_turn(self, message: Any = "", author_id: str = "", *, began: datetime | None = None) -> str:
         """Begin a turn, which may switch the session off or on the record. Returns its theme."""
-        theme, began, switched = self.session.theme(), began or now(), off_record.switch(message)
+        theme, began, marks = self.session.theme(), began or now(), self._home.off_record
+        switched = off_record.switch(message)
         # What is said now holds, also when the host's record of the session before can only be read later.
         self._is_carried = self._is_carried or switched is not None
         self._carry()
@@ -101,13 +103,13 @@ class Conversation:
             switched = True
         if switched is not None:
             self.replay.end_silence()
-            self._home.off_record.change(self.session.marks(theme), marked=switched)
-            self._home.off_record.change([turn_mark(self.session.id)], marked=False)
+            marks.change(self.session.marks(theme), marked=switched)
+            marks.change([turn_mark(self.session.id)], marked=False)
         off = off_record.unrecorded(message) or self.session.is_off(theme)
-        author_id, unsaid = author_id or self._author_now(), off and self._home.is_silenced([self.session.id])
+        author_id, unsaid = author_id or self._author_now(), off and marks.is_silenced([self.session.id])
         with self._home.turn_lock:
             turn = Turn(str(message), author_id, theme, self.session.id, off_record=off, unsaid=unsaid, began=began)
-            self._turns.open(turn, self._home.note_opened(theme, self.session.id, turn))
+            self._turns.open(turn, self._home.recent_turns.note_opened(theme, self.session.id, turn))
         return theme
 
     def take_turn(
@@ -119,7 +121,8 @@ class Conversation:
         answer, corrections = recorded_answer(record.answer or text_of(assistant)), record.corrections
         if session == self.session.id:  # It may have been opened before the host took up the session.
             self.replay.note_said()
-        noted = self._home.last_turns(theme, session)
+        with self._home.turn_lock:
+            noted = self._home.recent_turns.taken(theme, session)
         last = noted[-1] if noted else None
         self._retract_last(theme, session, question, record, noted)
         with self._home.turn_lock:
@@ -127,15 +130,15 @@ class Conversation:
             off = turns.hand_over(question)
             passed = interrupted(turns.passed, record, self._settings.trusted_tools)
             missed = sum(len(found.corrections) for found in passed)
-            unheard = self._home.unheard(theme, session, record.earlier, record.late, missed=missed)
-        self._home.silence(session, *(recorded_answer(found.answer) for found in passed if found.unsaid))
+            unheard = self._home.recent_turns.unheard(theme, session, record.earlier, record.late, missed=missed)
+        self._home.off_record.silence(session, *(recorded_answer(found.answer) for found in passed if found.unsaid))
         if turns.passed_as:
             left = withdrawal.times(turns.passed_as, record.before or (), self.session.judge)
             self._home.accept(withdrawal.of_one(turns.passed_as, left, **self.session.origin(theme, session)))
         unrecorded = off is None and off_record.unrecorded(question)  # One host tells those with a picture only now.
         late = [question, *corrections] if unrecorded else corrections
         for switched in [*filter(off_record.switch, late), *filter(off_record.silences, unheard)]:
-            self._home.switch_late(self.session.id, self.session.marks(theme), switched)
+            self._home.off_record.switch_late(self.session.id, self.session.marks(theme), switched)
         off = (unrecorded or self.session.is_off(theme)) if off is None else off
         silenced = any(map(off_record.silences, [*corrections, *unheard]))
         off = off or silenced or carried
@@ -151,7 +154,7 @@ class Conversation:
         sides = self.session.judge(whole, answer, speaker or "", kind=record.kind)
         with self._home.turn_lock:
             self._store_passed(theme, session, passed, last)
-            self._home.note_turn(theme, session, Taken(question, sides, record.place))
+            self._home.recent_turns.note_taken(theme, session, Taken(question, sides, record.place))
             self._store(question, self._taken(theme, session, sides, speaker, record.tools))
 
     def _store(self, question: str, taken: TurnTaken) -> None:
@@ -167,8 +170,8 @@ class Conversation:
         """Note that a turn which was handed over is off the record; `silenced` by what was said while it ran."""
         self._turns.in_doubt.append((question, answer))
         self._turns.any_off_record = True
-        if silenced or self._turns.unsaid or self._home.is_silenced([session]):
-            self._home.silence(session, answer)
+        if silenced or self._turns.unsaid or self._home.off_record.is_silenced([session]):
+            self._home.off_record.silence(session, answer)
 
     def _carry(self) -> bool:
         """Take the session off the record if it goes on from one which was; whether it is found now.
@@ -177,7 +180,7 @@ class Conversation:
         """
         if self._is_carried:
             return False
-        off = self._home.carry_off_record(
+        off = self._home.off_record.carry(
             self.session.id, lambda session: self.session.marks(self.session.theme(), session)
         )
         self._is_carried = off is not None

@@ -58,7 +58,7 @@ class Replay:
         sessions = (*self._session.lineage.ancestors, self._session.id)
         with self._home.turn_lock:
             saves = self._turns.saves()
-            awaited = [turn for session in sessions for turn in self._home.awaited(theme, session)]
+            awaited = [turn for session in sessions for turn in self._home.recent_turns.awaited(theme, session)]
         saved = savings(messages, self._home.settings.trusted_tools)
         for event in attribution.events(saved, saves, **self._session.origin(theme)):
             self._home.accept(event)
@@ -86,7 +86,7 @@ class Replay:
         """Store those of the turns that are missing; False when they are refused."""
         ancestors = self._home.ancestors(self._session.id, self._session.lineage)
         answers = (answer for _, answer in recorded if answer)
-        silenced = self._home.silenced((self._session.id, *ancestors), answers)
+        silenced = self._home.off_record.silenced((self._session.id, *ancestors), answers)
         recorded = [pair for pair in recorded if pair[1] not in silenced]
         with self._home.turn_lock:
             pairs = [pair for pair in recorded if self._turns.complete(pair)]
@@ -116,12 +116,12 @@ class Replay:
         The process in which they were said may have been killed before it handed them over, and no message tells.
         """
         session, home = self._session.id, self._home
-        if home.is_silenced([session]):
+        if home.off_record.is_silenced([session]):
             pairs = exchanges(state_db.messages(home.home, session, newest=True))
             answers = [answer for _, answer in pairs if answer]
-            known = home.silenced([session], answers)
+            known = home.off_record.silenced([session], answers)
             last = max((place for place, answer in enumerate(answers, 1) if answer in known), default=len(answers))
-            home.silence(session, *answers[last:])
+            home.off_record.silence(session, *answers[last:])
 
     def stand(self, session: str, turns: Sequence[Taken]) -> bool:
         """Whether the host's record of a session has one of these turns, or may have: it cannot be read now."""

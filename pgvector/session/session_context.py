@@ -6,6 +6,7 @@ from typing import Any
 
 from ..hosts.environment import running
 from .home_context import HomeContext
+from .off_record_marks import session_marks
 from .state import Lineage
 from .themes import Identity, allowed
 from .withdrawal import Pair
@@ -53,7 +54,7 @@ class SessionContext:
 
     def marks(self, theme: str, session_id: str = "") -> list[str]:
         """The marks of which any says that the session, or another one with its key, is off the record."""
-        return self._home.off_record_marks(theme, self._key(), session_id or self.id)
+        return session_marks(theme, self._key(), session_id or self.id)
 
     def origin(self, theme: str, session_id: str = "") -> dict[str, Any]:
         """Where an event of the session, or of another one with its key, comes from."""

@@ -164,7 +164,7 @@ def test_a_branch_of_a_session_that_a_correction_took_off_the_record_is_so(off: 
     before = Conversation(at, chat, "s", "primary")
     before.open_turn("on the record")
     if off:
-        at.switch_late("s", before.session.marks(before.session.theme()), "off the record")
+        at.off_record.switch_late("s", before.session.marks(before.session.theme()), "off the record")
     record.begin("branch", "s", model_config='{"_branched_from": "s"}')
     record.say("branch", ("off the record", "Understood."))
     record.say("branch", ("on the record", "Good."))
@@ -300,7 +300,7 @@ def test_a_branch_is_off_the_record_by_a_correction_that_the_host_has_not_record
     before = Conversation(at, chat, "s", "primary")
     before.open_turn(on[0])
     record.say("s", on)
-    at.switch_late("s", before.session.marks(before.session.theme()), "off the record")
+    at.off_record.switch_late("s", before.session.marks(before.session.theme()), "off the record")
     record.begin("branch", "s", model_config='{"_branched_from": "s"}')
     record.say("branch", on)
     assert is_off()

@@ -15,7 +15,7 @@ from ...model import now
 from ...outbox.dead_letters import DeadLetters
 from ...outbox.inspection import Process, total
 from ...outbox.inspection import processes as processes_of
-from ...session.home_context import OFF_RECORD_MAX, sessions_off_record
+from ...session.off_record_marks import OFF_RECORD_MAX, OffRecordMarks
 from ...settings import IN_HOST_CONFIG, Settings
 from ...text.sanitize import safe_line
 from .. import processes
@@ -123,7 +123,7 @@ def _dead_letters(home: Home) -> Check:
 
 def _off_record(home: Home) -> Check:
     """Whether more sessions can be marked as off the record."""
-    kept = sessions_off_record(home.state)
+    kept = OffRecordMarks(home.path, home.state)
     marks = kept.names()
     found = f"{counted(len(marks - {LastingMarks.ALL}), 'mark')} of sessions, of at most {OFF_RECORD_MAX:,}"
     remedy = f"end the sessions that are off the record, then delete the files of old ones in {kept.folder}"

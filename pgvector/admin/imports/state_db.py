@@ -20,7 +20,7 @@ from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
-from ...session.home_context import sessions_off_record
+from ...session.off_record_marks import OffRecordMarks
 from ...session.person_key import key_bytes
 from ...session.themes import Identity, allowed, templated_theme, theme_of
 from ...settings import Settings
@@ -89,7 +89,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
         raise BadArgument("the setting off_record is on: nothing of sessions is stored")
     began = datetime.now(UTC)
     key = person_key(args.home) or database.claim_person_key("")
-    marks = (sessions_off_record(home.state).names() for home in (record, Home(args.home)))
+    marks = (OffRecordMarks(home.path, home.state).names() for home in (record, Home(args.home)))
     job = _Job(
         database, rules, record, args.home, frozenset[str]().union(*marks), key_bytes(key), args.dry_run,
         Capture(rules.settings),

@@ -13,7 +13,7 @@ from ...hosts import state_db
 from ...mirror.home import Home
 from ...outbox.inspection import waiting_sessions
 from ...session.capture import Capture, Verdict
-from ...session.home_context import sessions_off_record
+from ...session.off_record_marks import OffRecordMarks
 from ...settings import Settings
 from ...store import statistics
 from ...store.connection.database import Connection
@@ -42,7 +42,7 @@ def expected(home: Home, settings: Settings, since: datetime, until: datetime, l
     """
     if settings.off_record:
         return []
-    marks = sessions_off_record(home.state).names()
+    marks = OffRecordMarks(home.path, home.state).names()
     capture = Capture(settings)
     found: list[Recorded] = []
     for row in state_db.recent_sessions(home.path, since.timestamp(), SESSIONS_MAX):

@@ -20,7 +20,7 @@ from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.session import capture
-from hermes_memory_pgvector.session.home_context import sessions_off_record, turn_mark
+from hermes_memory_pgvector.session.off_record_marks import OffRecordMarks, turn_mark
 from hermes_memory_pgvector.session.person_key import PersonKey
 from hermes_memory_pgvector.session.themes import Identity, theme_of
 from hermes_memory_pgvector.settings import load
@@ -278,7 +278,7 @@ def test_turns_off_the_record_that_no_message_tells_of_stay_out(
 ) -> None:
     record.say("s1", 1, 2)
     record.say("s2", 1, 2, 3, parent_session_id="s1", model_config='{"_branched_from": "s1"}')
-    sessions_off_record(home / "pgvector").change([turn_mark("s1", turn(2)[1])], marked=True)
+    OffRecordMarks(home, home / "pgvector").change([turn_mark("s1", turn(2)[1])], marked=True)
     assert bring().code == 0
     assert numbers(database) == ["1", "3"]
 
