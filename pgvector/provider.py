@@ -116,7 +116,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         from .outbox.pending_writes import PendingWrites
         from .runtime import acquire, release
         from .session.conversation import Conversation
-        from .session.themes import Identity
+        from .session.identity import Identity
 
         PgvectorMemoryProvider._imported = True
         runtime = acquire(settings, home)

@@ -25,8 +25,10 @@ from .files import reason
 from .hosts.environment import scrubber
 from .hosts.guard import guarded, nothing
 from .model import Event, Recall, RecallRequest, Scope
+from .session.identity import Identity
 from .session.persons import Changes, Persons
-from .session.themes import NOT_ALLOWED, Identity, allowed, home_theme, read_unasked, scope_of
+from .session.scopes import read_unasked, scope_of
+from .session.themes import NOT_ALLOWED, allowed, home_theme
 from .settings import Settings
 from .text.personal_keys import shown
 from .text.theme_names import is_bench

@@ -21,7 +21,7 @@ from waiting import wait_for
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import Add, RecallRequest, Remove, Replace, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import suspicion
 from hermes_memory_pgvector.write import writer

@@ -16,7 +16,7 @@ from hermes_memory_pgvector.embedding.factory import bundled_available
 from hermes_memory_pgvector.files import mark_name
 from hermes_memory_pgvector.model import Add, RecallRequest, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 from hermes_memory_pgvector.store.schema.verification import LATEST

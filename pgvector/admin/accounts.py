@@ -10,7 +10,8 @@ from ..errors import BadArgument
 from ..hosts.environment import profile_name
 from ..runtime import Runtime
 from ..session.chats import Chat, theme_of_person
-from ..session.themes import Identity, home_theme
+from ..session.identity import Identity
+from ..session.themes import home_theme
 from ..text import personal_keys
 from ..text.theme_names import is_bench, normalise, reserved
 from .console import Console

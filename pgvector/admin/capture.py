@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ..session import off_record
 from ..session.capture import SIDES, Capture
-from ..session.themes import Identity
+from ..session.identity import Identity
 from ..settings import Settings, load
 from ..text.keep import PRIVATE_CHATS, TERMINALS, Source
 from ..text.keep_rules import Rule

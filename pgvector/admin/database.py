@@ -14,8 +14,9 @@ from ..errors import BadArgument, DatabaseUnavailable, SettingsError
 from ..hosts.environment import profile_name, working_folder
 from ..model import WORDS_ONLY
 from ..runtime import Runtime, acquire, release
+from ..session.identity import Identity
 from ..session.project import project_of
-from ..session.themes import Identity, allowed, stored_name, templated_theme
+from ..session.themes import allowed, stored_name, templated_theme
 from ..settings import Settings, load
 from ..store.connection.database import Connection, Database
 from ..store.connection.dsn import parsed

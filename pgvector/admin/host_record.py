@@ -22,10 +22,11 @@ from ..hosts.transcript import exchanges, text_of
 from ..mirror.home import begin
 from ..session import off_record
 from ..session.capture import Verdict
+from ..session.identity import Identity
 from ..session.off_record_marks import last_switch, silenced_answers, went_on_off
 from ..session.project import project_of
 from ..session.session_context import READ_ONLY_CONTEXTS
-from ..session.themes import Identity, templated_theme
+from ..session.themes import templated_theme
 from ..settings import Settings
 from ..store import statistics
 from ..store.connection.database import Connection

@@ -15,13 +15,14 @@ from ..hosts.transcript import text_of
 from ..model import Caller, Delegated, TurnTaken, now
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
+from .identity import Identity
 from .interrupted import Interrupted, interrupted, with_corrections
 from .off_record_marks import turn_mark
 from .outages import Notice
 from .replay import Replay
 from .session_context import SessionContext
 from .state import Taken, Turn, Turns
-from .themes import Identity, allowed
+from .themes import allowed
 from .withdrawal import Pair
 
 NOT_RECORDED = TurnRecord()

@@ -20,13 +20,14 @@ from ..text.cleaning import clean
 from ..text.keep import TERMINALS
 from ..text.theme_names import reserved
 from .capture import Capture
+from .identity import Identity, keyed
 from .off_record_marks import OffRecordMarks
 from .outages import Outages
 from .person_key import PersonKey
 from .project import project_of
 from .recent_turns import RecentTurns
 from .state import ANCESTORS_MAX, Lineage
-from .themes import ROOM, Identity, author_of, keyed, templated_theme, theme_of
+from .themes import ROOM, author_of, templated_theme, theme_of
 
 log = logging.getLogger("hermes.pgvector")
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from ..hosts.environment import running
 from .home_context import HomeContext
+from .identity import Identity
 from .off_record_marks import session_marks
 from .state import Lineage
-from .themes import Identity, allowed
+from .themes import allowed
 from .withdrawal import Pair
 
 READ_ONLY_CONTEXTS = frozenset({"cron", "subagent", "flush"})

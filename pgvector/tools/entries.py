@@ -14,7 +14,7 @@ from ..model import TARGETS, Add, Caller, Update, now
 from ..recall.quarantine import RELEASED
 from ..runtime import Runtime
 from ..session.attribution import save_id
-from ..session.themes import readable, writable
+from ..session.scopes import readable, writable
 from ..text import times
 from ..text.cleaning import clean
 from ..text.masks import masked

@@ -12,7 +12,8 @@ from ..errors import BadArgument, Refused
 from ..hosts.environment import profile_name
 from ..model import Caller, FactKind
 from ..runtime import Runtime
-from ..session.themes import Identity, home_theme
+from ..session.identity import Identity
+from ..session.themes import home_theme
 from . import arguments as given
 from .arguments import Arguments
 

@@ -18,7 +18,7 @@ from waiting import wait_for
 from hermes_memory_pgvector.model import Caller
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import moves, person_links
 from hermes_memory_pgvector.tools import toolset

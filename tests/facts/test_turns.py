@@ -23,7 +23,7 @@ from hermes_memory_pgvector.hosts.notices import Notifier
 from hermes_memory_pgvector.model import FACTS_HEADING, Add, Caller, FactsTicked, FactWritten
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 

@@ -26,7 +26,7 @@ from hermes_memory_pgvector.model import RecallRequest, Scope
 from hermes_memory_pgvector.outbox import spool
 from hermes_memory_pgvector.runtime import acquire
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.write import backfill
 

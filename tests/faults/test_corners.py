@@ -30,7 +30,7 @@ from hermes_memory_pgvector.outbox.orphans import orphans
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.write import batches
 

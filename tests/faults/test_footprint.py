@@ -19,7 +19,7 @@ from waiting import wait_for
 from hermes_memory_pgvector.model import RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
 

@@ -9,6 +9,7 @@ import pytest
 
 from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.text import theme_names
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def themes_of(keys: list[dict[str, Any]], *, told: bool) -> dict[tuple[str, str,
     for item in keys:
         made_for = item["key"] if told else "agent:main:telegram:dm:somebody-else"
         arguments = {**item["told"], "gateway_session_key": made_for, "agent_identity": "default"}
-        theme = themes.theme_of(themes.Identity.of(arguments), item["key"], aliases={}, person_key=KEY)
+        theme = themes.theme_of(Identity.of(arguments), item["key"], aliases={}, person_key=KEY)
         found.setdefault((item["profile"], item["platform"], item["place"]), set()).add(theme)
     return found
 
@@ -60,6 +61,6 @@ def test_no_part_of_a_key_is_in_a_theme(keys: list[dict[str, Any]]) -> None:
 def test_nobody_can_name_such_a_session_in_a_header(keys: list[dict[str, Any]]) -> None:
     for item in keys:
         for header in (item["key"], item["key"].upper()):
-            identity = themes.Identity(gateway_session_key=header, platform="api_server")
+            identity = Identity(gateway_session_key=header, platform="api_server")
             with pytest.raises(BadArgument):
                 themes.theme_of(identity, aliases={}, person_key=KEY)

@@ -29,7 +29,7 @@ from hermes_memory_pgvector.outbox.dead_letters import DeadLetters
 from hermes_memory_pgvector.outbox.orphans import OrphanSpool
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
 from hermes_memory_pgvector.write.batches import BatchProcessor

@@ -34,7 +34,7 @@ from hermes_memory_pgvector.recall.prefetch import Prefetch
 from hermes_memory_pgvector.recall.recaller import QUERY_CHARS_MAX, SEARCH_LIMIT, Recaller
 from hermes_memory_pgvector.recall.vector_search import GRAPH_SETTINGS
 from hermes_memory_pgvector.recall.word_search import IDF_POWER
-from hermes_memory_pgvector.session.themes import readable
+from hermes_memory_pgvector.session.scopes import readable
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store import retrieval, rows
 from hermes_memory_pgvector.store.connection.database import Database

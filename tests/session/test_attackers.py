@@ -19,10 +19,10 @@ from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import Add, Caller, RecallRequest, Scope, TurnTaken
 from hermes_memory_pgvector.recall import render
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
-from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.session import scopes, themes
 from hermes_memory_pgvector.session.chats import theme_of_person
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import theme_names
 from hermes_memory_pgvector.tools import toolset
@@ -101,7 +101,7 @@ def test_aliases_in_a_loop_end_and_reach_no_person(aliases: dict[str, str]) -> N
         assert not theme_names.reserved(header(name, aliases))
     for reader in ("a", "b"):
         try:
-            scope = themes.readable(reader, "b", Settings(cross_theme_recall="none", theme_aliases=aliases))
+            scope = scopes.readable(reader, "b", Settings(cross_theme_recall="none", theme_aliases=aliases))
         except BadArgument:
             continue
         assert scope == (reader,)

@@ -30,8 +30,8 @@ from hermes_memory_pgvector.session import themes
 from hermes_memory_pgvector.session.chats import PERSONAL
 from hermes_memory_pgvector.session.conversation import Conversation
 from hermes_memory_pgvector.session.home_context import HomeContext
+from hermes_memory_pgvector.session.identity import WITHOUT_CHATS, Identity
 from hermes_memory_pgvector.session.outages import REFUSED
-from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import theme_names
 from hermes_memory_pgvector.tools import toolset
@@ -81,7 +81,7 @@ def test_a_key_alone_names_the_same_chat_as_with_its_id(platform: str, kind: str
     assert theme_of(key, platform=platform, gateway_session_key=f"{key}0", chat_id=f"{chat}0") == named
 
 
-@pytest.mark.parametrize("platform", sorted(themes.WITHOUT_CHATS))
+@pytest.mark.parametrize("platform", sorted(WITHOUT_CHATS))
 def test_a_terminal_and_a_client_of_the_api_have_the_theme_of_the_home(platform: str) -> None:
     assert theme_of(platform=platform, user_id="alice", chat_id="1") == "default"
 

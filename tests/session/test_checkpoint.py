@@ -19,7 +19,7 @@ from hermes_memory_pgvector.errors import CheckpointFailed
 from hermes_memory_pgvector.model import SessionEnded, TurnTaken
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 
 ALPS, MONT_BLANC = "Which mountain is the highest one of the Alps?", "It is Mont Blanc, with 4806 metres."

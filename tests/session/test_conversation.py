@@ -23,8 +23,8 @@ from hermes_memory_pgvector.model import Add, Remove, now
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.attribution import events
 from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.session.state import Save
-from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
 
@@ -170,7 +170,7 @@ _TALKER = """
     from hermes_memory_pgvector.session.conversation import Conversation
     from hermes_memory_pgvector.runtime import acquire, release
     from hermes_memory_pgvector.settings import Settings
-    from hermes_memory_pgvector.session.themes import Identity
+    from hermes_memory_pgvector.session.identity import Identity
     runtime = acquire(Settings(dsn=sys.argv[2], embed_on_write=False), sys.argv[1])
     one = Conversation(runtime.context, Identity(), "s1", "primary")
     for line in sys.stdin:

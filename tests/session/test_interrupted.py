@@ -17,9 +17,9 @@ from hermes_memory_pgvector.hosts.additions import ATTACHMENT
 from hermes_memory_pgvector.hosts.tool_calls import read_turn
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.session.interrupted import interrupted, with_corrections
 from hermes_memory_pgvector.session.state import Turn
-from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.session.withdrawal import withdrawn_turns
 
 BELL, DOOR, ROOF = "The bell of the house is cracked.", "The door is green since May.", "What of the roof of the house?"

@@ -14,7 +14,7 @@ from loopback import Endpoint
 from hermes_memory_pgvector.hosts.tool_calls import TurnRecord
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 

@@ -19,7 +19,7 @@ from hermes_memory_pgvector.errors import BadArgument
 from hermes_memory_pgvector.model import Add, Caller, RecallRequest, TurnTaken
 from hermes_memory_pgvector.recall import render
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
-from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.session import scopes
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 from hermes_memory_pgvector.tools.schemas import schemas
@@ -187,7 +187,7 @@ def test_no_argument_of_a_tool_reaches_a_theme_that_is_not_listed(
 def test_only_listed_names_are_writable(name: str, theme: str) -> None:
     settings = Settings(also_write={"ops": ["house", PERSON, ROOM, "bench-x"]})
     try:
-        found = themes.writable(theme, name, settings)
+        found = scopes.writable(theme, name, settings)
     except BadArgument:
         return
     assert found == theme or (theme, found) == ("ops", "house")
@@ -196,12 +196,12 @@ def test_only_listed_names_are_writable(name: str, theme: str) -> None:
 def test_a_rule_opens_no_person_room_or_benchmark_and_no_theme_that_is_not_allowed() -> None:
     rules = {"*": [PERSON, ROOM, "bench-x", "house", "board", "ops"]}
     settings = Settings(also_recall=rules, allowed_themes=["ops", "house"])
-    assert themes.layered("ops", rules, settings) == ("house",)
-    assert themes.layered(PERSON, rules, settings) == ("house", "ops")
-    assert themes.layered("bench-x", rules, settings) == ()
+    assert scopes.layered("ops", rules, settings) == ("house",)
+    assert scopes.layered(PERSON, rules, settings) == ("house", "ops")
+    assert scopes.layered("bench-x", rules, settings) == ()
 
 
 def test_a_recall_of_one_theme_names_no_layer(runtime: Runtime) -> None:
     request = RecallRequest(query=WORDS, scope=runtime.scope("red", "current", ""), limit=5, budget_s=5)
-    assert themes.read_unasked("red", runtime.settings) == ("red",)
+    assert scopes.read_unasked("red", runtime.settings) == ("red",)
     assert {hit.theme for hit in runtime.recall("entries", request).hits} == {"red"}

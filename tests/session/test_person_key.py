@@ -18,8 +18,8 @@ from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.runtime import Runtime
 from hermes_memory_pgvector.session import person_key as module
 from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.session.person_key import NOT_MET, PersonKey
-from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text.theme_names import reserved
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import SettingsError
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.session.project import FOLDERS_MAX, NAME_FILE, project_of
-from hermes_memory_pgvector.session.themes import Identity, templated_theme
+from hermes_memory_pgvector.session.themes import templated_theme
 from hermes_memory_pgvector.settings import Settings, load
 from hermes_memory_pgvector.text.theme_names import DEFAULT_THEME, THEME_CHARS_MAX, reserved, segment
 

@@ -29,8 +29,8 @@ from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import Add
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.conversation import Conversation
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.session.off_record import STAYS_OFF, SWITCHED_OFF, SWITCHED_ON, notice, on_record
-from hermes_memory_pgvector.session.themes import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.tools import toolset
 

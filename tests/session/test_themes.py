@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.errors import BadArgument, SettingsError
-from hermes_memory_pgvector.session import themes
+from hermes_memory_pgvector.session import scopes, themes
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text import theme_names
 
@@ -23,11 +24,11 @@ PLATFORMS = st.sampled_from(["telegram", "whatsapp", "discord", "signal", "googl
 
 
 def session_theme(key: str, **more: str) -> str:
-    identity = themes.Identity(gateway_session_key=key, agent_identity="default", **more)
+    identity = Identity(gateway_session_key=key, agent_identity="default", **more)
     return themes.theme_of(identity, aliases={}, person_key=KEY)
 
 
-def theme_of(identity: themes.Identity, session_key: str | None = None) -> str:
+def theme_of(identity: Identity, session_key: str | None = None) -> str:
     return themes.theme_of(identity, session_key, aliases={}, person_key=KEY)
 
 
@@ -70,19 +71,19 @@ def test_the_header_comes_first_then_profile_then_workspace_then_default() -> No
         (list(everything), "default"),
     ):
         told = {name: value for name, value in everything.items() if name not in left_out}
-        assert theme_of(themes.Identity.of(told)) == expected
-    assert theme_of(themes.Identity(agent_identity="default", agent_workspace="hermes")) == "default"
+        assert theme_of(Identity.of(told)) == expected
+    assert theme_of(Identity(agent_identity="default", agent_workspace="hermes")) == "default"
 
 
 def test_the_running_request_decides_but_only_where_a_gateway_is() -> None:
-    assert theme_of(themes.Identity(gateway_session_key="a"), "B") == "b"
-    assert theme_of(themes.Identity(gateway_session_key="a"), "") == "a"
-    assert theme_of(themes.Identity(agent_identity="profile"), "from-the-environment") == "profile"
+    assert theme_of(Identity(gateway_session_key="a"), "B") == "b"
+    assert theme_of(Identity(gateway_session_key="a"), "") == "a"
+    assert theme_of(Identity(agent_identity="profile"), "from-the-environment") == "profile"
 
 
 def test_identity_ignores_what_it_does_not_know() -> None:
-    identity = themes.Identity.of({"session_id": "s", "chat_id": 12345, "user_id": None, "platform": "telegram"})
-    assert identity == themes.Identity(chat_id="12345", platform="telegram")
+    identity = Identity.of({"session_id": "s", "chat_id": 12345, "user_id": None, "platform": "telegram"})
+    assert identity == Identity(chat_id="12345", platform="telegram")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_private_chat_without_an_id_is_identified_by_its_sender() -> None:
 
 
 def test_a_profile_has_one_theme_for_a_person_however_it_is_served() -> None:
-    alone = themes.Identity(gateway_session_key="agent:main:telegram:dm:1", agent_identity="coder")
+    alone = Identity(gateway_session_key="agent:main:telegram:dm:1", agent_identity="coder")
     assert theme_of(alone) == session_theme("agent:coder:telegram:dm:1")
 
 
@@ -159,7 +160,7 @@ def test_two_persons_never_share_a_theme(platform: str, one: str, other: str) ->
 
 
 def test_the_theme_of_a_person_depends_on_the_key() -> None:
-    identity = themes.Identity(gateway_session_key="agent:main:telegram:dm:1")
+    identity = Identity(gateway_session_key="agent:main:telegram:dm:1")
     assert len({themes.theme_of(identity, aliases={}, person_key=key) for key in (b"a", b"b")}) == 2
     with pytest.raises(SettingsError, match="HERMES_PGVECTOR_PERSON_KEY"):
         themes.theme_of(identity, aliases={}, person_key=b"")
@@ -170,9 +171,9 @@ def test_the_theme_of_a_person_depends_on_the_key() -> None:
 )
 def test_a_header_cannot_name_a_reserved_theme(header: str) -> None:
     with pytest.raises(BadArgument, match="reserved"):
-        theme_of(themes.Identity(gateway_session_key=header, platform="api_server"))
+        theme_of(Identity(gateway_session_key=header, platform="api_server"))
     with pytest.raises(BadArgument, match="reserved"):
-        theme_of(themes.Identity(agent_identity=header))
+        theme_of(Identity(agent_identity=header))
 
 
 @pytest.mark.parametrize(
@@ -187,19 +188,19 @@ def test_a_header_cannot_name_a_reserved_theme(header: str) -> None:
 )
 def test_a_header_cannot_pass_for_a_messaging_session(header: str) -> None:
     with pytest.raises(BadArgument, match="messaging session") as refusal:
-        theme_of(themes.Identity(gateway_session_key=header, platform="api_server"))
+        theme_of(Identity(gateway_session_key=header, platform="api_server"))
     assert "12345" not in str(refusal.value)
 
 
 def test_a_header_of_another_form_is_a_theme_like_any_other() -> None:
     for header in ("Agent:main", "agent:main", "agent:one:two:three"):
-        assert theme_of(themes.Identity(gateway_session_key=header, platform="api_server")) == header.lower()
+        assert theme_of(Identity(gateway_session_key=header, platform="api_server")) == header.lower()
 
 
 def test_names_that_only_resemble_reserved_ones_are_free() -> None:
     for name in ("dm-telegram", "group-therapy", "dm-telegram-0123456789abcde", "group-x-0123456789abcdeg", "admin"):
         assert not theme_names.reserved(name)
-        assert theme_of(themes.Identity(gateway_session_key=name, platform="api_server")) == name
+        assert theme_of(Identity(gateway_session_key=name, platform="api_server")) == name
 
 
 def test_aliases_take_one_step() -> None:
@@ -246,7 +247,7 @@ def test_the_allow_list() -> None:
 )
 def test_what_may_be_read(scope: str, rule: Rule, allowed: list[str], expected: object) -> None:
     settings = Settings(cross_theme_recall=rule, allowed_themes=allowed, theme_aliases={"rouge": "red", "mine": "own"})
-    assert themes.readable("own", scope, settings) == expected
+    assert scopes.readable("own", scope, settings) == expected
 
 
 @pytest.mark.parametrize(
@@ -255,23 +256,23 @@ def test_what_may_be_read(scope: str, rule: Rule, allowed: list[str], expected: 
 )
 def test_what_may_not_be_read(scope: str, rule: Rule, allowed: list[str]) -> None:
     with pytest.raises(BadArgument, match="scope"):
-        themes.readable("own", scope, Settings(cross_theme_recall=rule, allowed_themes=allowed))
+        scopes.readable("own", scope, Settings(cross_theme_recall=rule, allowed_themes=allowed))
 
 
 def test_the_theme_of_a_person_is_read_by_that_theme_only() -> None:
-    assert themes.readable(PERSON, PERSON, Settings(cross_theme_recall="none")) == (PERSON,)
+    assert scopes.readable(PERSON, PERSON, Settings(cross_theme_recall="none")) == (PERSON,)
     other = "dm-telegram-fedcba9876543210"
     rules: tuple[Rule, ...] = ("all", "none", {"own": [PERSON], other: [PERSON]})
     for reader, rule in itertools.product(("own", other), rules):
         settings = Settings(cross_theme_recall=rule)
         with pytest.raises(BadArgument):
-            themes.readable(reader, PERSON, settings)
-        everything = themes.readable(reader, "all", settings)
+            scopes.readable(reader, PERSON, settings)
+        everything = scopes.readable(reader, "all", settings)
         assert everything is None or PERSON not in everything
 
 
 def test_a_chat_of_an_unknown_type_is_private() -> None:
-    identity = themes.Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
+    identity = Identity(gateway_session_key="agent:main:sms:text:+4917012345", platform="sms")
     theme = themes.theme_of(identity, aliases={}, person_key=b"k" * 32)
     assert theme_names.reserved(theme)
     assert "4917012345" not in theme

@@ -12,7 +12,8 @@ from typing import IO, Any
 
 from ...errors import BadArgument, Refused, SchemaNotApplied
 from ...hosts.environment import profile_name
-from ...session.themes import Identity, allowed, home_theme, stored_name
+from ...session.identity import Identity
+from ...session.themes import allowed, home_theme, stored_name
 from ...settings import Settings, load
 from ...store.archive.lines import Line, Reader
 from ...store.connection.database import Database

@@ -20,9 +20,10 @@ from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
+from ...session.identity import Identity
 from ...session.off_record_marks import OffRecordMarks
 from ...session.person_key import key_bytes
-from ...session.themes import Identity, allowed, templated_theme, theme_of
+from ...session.themes import allowed, templated_theme, theme_of
 from ...settings import Settings
 from ...store import rows
 from ...store.connection.database import Database

@@ -8,8 +8,9 @@ from pathlib import Path
 from ...errors import BadArgument, SettingsError
 from ...files import overwrite
 from ...hosts.environment import profile_name
+from ...session.identity import Identity
 from ...session.project import NAME_FILE, checkout_of, project_of
-from ...session.themes import Identity, templated_theme
+from ...session.themes import templated_theme
 from ...settings import load
 from ...text.sanitize import safe_line
 from ...text.theme_names import segment

@@ -17,7 +17,8 @@ from ...errors import BadArgument, DatabaseUnavailable, PgvectorError
 from ...model import WORDS_ONLY, Recall, RecallRequest
 from ...recall import recaller
 from ...session.persons import Persons
-from ...session.themes import allowed, scope_of
+from ...session.scopes import scope_of
+from ...session.themes import allowed
 from ...settings import Settings
 from ...store.connection.database import Connection, Database
 from ...store.queries import Kind

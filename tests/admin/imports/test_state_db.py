@@ -20,9 +20,10 @@ from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.session import capture
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.session.off_record_marks import OffRecordMarks, turn_mark
 from hermes_memory_pgvector.session.person_key import PersonKey
-from hermes_memory_pgvector.session.themes import Identity, theme_of
+from hermes_memory_pgvector.session.themes import theme_of
 from hermes_memory_pgvector.settings import load
 from hermes_memory_pgvector.store import rows
 from hermes_memory_pgvector.store.connection.database import Database

@@ -16,7 +16,7 @@ from hermes_memory_pgvector.model import Add, FactWritten
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.chats import PERSONAL
 from hermes_memory_pgvector.session.conversation import Conversation
-from hermes_memory_pgvector.session.themes import Identity
+from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 
 Run = Callable[..., Outcome]
