@@ -159,7 +159,15 @@ class Replay:
         before = {session: state_db.messages(home, session) for session in compressed}
         # The turns of a session that the host has deleted cannot be counted.
         continued = {session: found for session, found in before.items() if found}
-        turns = withdrawal.withdrawn_turns(messages, keep, off=self._session.is_off(theme, session))
+        said = [*messages, *self._unrecorded_switch(session)]
+        turns = withdrawal.withdrawn_turns(said, keep, off=self._session.is_off(theme, session))
         standing = withdrawal.remaining(turns, [*continued.values(), messages], keep)
         origin = self._session.origin(theme, session)
         self._home.accept(Withdrawn(at=at, turns=turns, standing=standing, continued=tuple(continued), **origin))
+
+    def _unrecorded_switch(self, session: str) -> withdrawal.Messages:
+        """The message that switches a session now: the host records it some time after the turn began."""
+        turn = self._turns.current
+        if turn.session_id != session or not turn.is_open or off_record.switch(turn.question) is None:
+            return ()
+        return ({"role": "user", "content": turn.question, "taken_back": False, "written": 0},)

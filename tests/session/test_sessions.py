@@ -103,6 +103,27 @@ def test_turns_that_are_taken_back_are_withdrawn_with_their_questions(
     assert stored(runtime, database) == texts(turn(0), turn(1), turn(5))
 
 
+@pytest.mark.parametrize("switch", ["off the record", "on the record"])
+def test_a_switch_that_the_host_has_not_recorded_yet_comes_after_what_was_taken_back(
+    start: Callable[..., Runtime], record: Record, database: str, switch: str
+) -> None:
+    runtime = start()
+    if switch == "off the record":
+        take(talk(runtime), turn(0))
+    else:
+        talk(runtime).open_turn("off the record")
+    record.say("s", turn(0))
+    record.undo("s")
+    one = talk(runtime)
+    one.open_turn(switch)
+    one.replay.take_back()
+    assert stored(runtime, database) == []
+    if switch == "on the record":
+        # What was off the record gets into no file.
+        files = (path for path in runtime.home.state.rglob("*") if path.is_file())
+        assert not [path for path in files if turn(0)[1].encode() in path.read_bytes()]
+
+
 def test_a_turn_at_the_end_of_a_long_session_is_withdrawn(
     start: Callable[..., Runtime], record: Record, database: str
 ) -> None:
