@@ -139,7 +139,7 @@ def test_the_manuals_lead_one_host_from_the_set_up_to_the_removal(host: Host, us
         doctor, status, everything = commands(blocks("docs/operations.md", "sh")[0])
         assert "fits the database" in shell.run(doctor)
         assert "2 turns in 1 theme" in shell.run(status)
-        assert "show the version" in shell.run(everything)
+        assert "Show the version" in shell.run(everything)
         look_at_the_memory(shell)
         search = commands(blocks("docs/recall.md", "sh")[0])[0]
         assert TOLD in (found := shell.run(search))
