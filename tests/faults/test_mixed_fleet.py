@@ -247,7 +247,10 @@ class Speaker:
             action = self.random.choice(["add", "replace", "remove"]) if len(present) > 2 else "add"
             old = "" if action == "add" else self.random.choice(present)
             after = [line for line in present if line != old] + ([] if action == "remove" else [new])
-            path.write_text("\n§\n".join(after))
+            # In one step, as hosts do: an agent that begins compares the file at the same time.
+            fresh = path.with_suffix(".new")
+            fresh.write_text("\n§\n".join(after))
+            fresh.replace(path)
             told = {"old_text": old, "previous_content": old} if old else {}
             self.call(owner, "on_memory_write", action, "memory", "" if action == "remove" else new, told)
             if old:
