@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hostrig.forks import Start
 from hostrig.model import ModelEndpoint
 from hostrig.terminal import Terminal
 
@@ -22,9 +23,10 @@ class Chat(Terminal):
     """Type prompts and commands of the host; each waits until the host is idle again."""
 
     def __init__(
-        self, command: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], model: ModelEndpoint
-    ) -> None:
-        super().__init__(command, cwd=cwd, environment=environment)
+        self, command: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], model: ModelEndpoint,
+        start: Start,
+    ) -> None:  # fmt: skip
+        super().__init__(command, cwd=cwd, environment=environment, start=start)
         self._model = model
 
     def __enter__(self) -> Chat:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from hostrig.forks import Start
+
 START_S_MAX = 90
 STOP_S_MAX = 30
 # A host refuses keys that look weak.
@@ -30,7 +32,7 @@ class Gateway:
     """
 
     def __init__(
-        self, program: Path, folder: Path, environment: Mapping[str, str], home: Path, *, warms_up: bool
+        self, program: Path, folder: Path, environment: Mapping[str, str], home: Path, *, warms_up: bool, start: Start
     ) -> None:
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -40,13 +42,13 @@ class Gateway:
             "API_SERVER_PORT": str(self._port),
         }  # fmt: skip
         self._command = [program, "gateway", "run"]
-        self._folder, self._logs, self._warms_up = folder, home / "logs", warms_up
+        self._folder, self._logs, self._warms_up, self._start = folder, home / "logs", warms_up, start
         self.process: subprocess.Popen[bytes]
 
     def __enter__(self) -> Gateway:
         before = self._times_warmed_up()
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = self._start(
                 self._command, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True,
             )  # fmt: skip

@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hostrig import forks
 from hostrig.chat import Chat
 from hostrig.gateway import Gateway
 from hostrig.model import NAME, ModelEndpoint
@@ -33,6 +34,7 @@ class Hermes:
     """One profile of one host. `host` is `a` or `b`; `home` its HERMES_HOME; `folder` stands for the user's home.
 
     Its processes work in the folder `cwd`, by default the user's home. What they leave in `TMPDIR` goes to `scratch`.
+    With `forked` they are forks of a process that has loaded the libraries of the host.
     """
 
     host: str
@@ -43,6 +45,7 @@ class Hermes:
     profile: str = ""
     cwd: Path | None = None
     scratch: Path | None = None
+    forked: bool = False
 
     @property
     def home(self) -> Path:
@@ -107,7 +110,7 @@ class Hermes:
 
     def start(self, *arguments: str, program: str = "hermes", **environment: str) -> subprocess.Popen[str]:
         """Start a command in a new process group with its output in pipes."""
-        return subprocess.Popen(
+        return self._start(
             [self.python.with_name(program), *arguments], cwd=self.cwd or self.folder,
             env=self.environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -129,12 +132,15 @@ class Hermes:
     def chat(self, *options: str, **environment: str) -> Chat:
         """An interactive session; use it as a context manager."""
         command = [self.python.with_name("hermes"), "chat", "--cli", *options]
-        return Chat(command, self.cwd or self.folder, self.environment(**environment), self.model)
+        return Chat(command, self.cwd or self.folder, self.environment(**environment), self.model, self._start)
 
     def gateway(self, **environment: str) -> Gateway:
         """A gateway with the API server; use it as a context manager."""
         program = self.python.with_name("hermes")
-        return Gateway(program, self.folder, self.environment(**environment), self.home, warms_up=self.host == "b")
+        return Gateway(
+            program, self.folder, self.environment(**environment), self.home, warms_up=self.host == "b",
+            start=self._start,
+        )  # fmt: skip
 
     def sessions(self) -> list[str]:
         """The ids of the host's sessions, oldest first."""
@@ -167,6 +173,10 @@ class Hermes:
         lines = (line for line in self.logs().splitlines() if "hermes.pgvector" in line and " INFO " not in line)
         # A host writes warnings to two files.
         return list(dict.fromkeys(lines))
+
+    @property
+    def _start(self) -> forks.Start:
+        return partial(forks.start, self.python) if self.forked else subprocess.Popen
 
     def _write(self, config: Mapping[str, Any]) -> None:
         self.home.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from hostrig.forks import Start
+
 ROWS, COLUMNS = 50, 180
 _ESCAPE = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[\[?][0-9;?<>=]*[ -/]*[@-~]|\x1b[@-Z\\-_()#=>78][0-9A-B]?")
 _CURSOR_QUERY = b"\x1b[6n"
@@ -24,11 +26,14 @@ _CURSOR_QUERY = b"\x1b[6n"
 class Terminal:
     """Use it as a context manager: the program is ended with it, whatever happens."""
 
-    def __init__(self, command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str],
+        start: Start = subprocess.Popen,
+    ) -> None:  # fmt: skip
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         try:
-            self.process = subprocess.Popen(
+            self.process = start(
                 command, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=dict(environment), start_new_session=True
             )
         finally:

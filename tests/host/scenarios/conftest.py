@@ -34,10 +34,12 @@ def scratch() -> Iterator[Path]:
 
 @pytest.fixture
 def make_hermes(
-    host: Host, agents_database: str, model: ModelEndpoint, embedder: Endpoint, tmp_path: Path, scratch: Path
-) -> Iterator[Callable[..., Hermes]]:
+    host: Host, agents_database: str, model: ModelEndpoint, embedder: Endpoint, tmp_path: Path, scratch: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., Hermes]]:  # fmt: skip
     """`make_hermes(**settings)`: a host whose home is set up, with settings of the plugin on top of the usual ones."""
     made: list[Hermes] = []
+    forked = not any(map(request.node.get_closest_marker, ("cold_start", "slow")))
 
     def make(config: dict[str, Any] | None = None, **settings: Any) -> Hermes:
         # The server trusts every local user; tests search for this password where it must not be.
@@ -46,7 +48,9 @@ def make_hermes(
             "embed_url": embedder.url,
             "embed_model": "bag-of-words",
         }
-        hermes = Hermes(host.name, host.python, tmp_path / "user", model, {**usual, **settings}, scratch=scratch)
+        hermes = Hermes(
+            host.name, host.python, tmp_path / "user", model, {**usual, **settings}, scratch=scratch, forked=forked
+        )
         made.append(hermes.set_up(**(config or {})))
         return hermes
 

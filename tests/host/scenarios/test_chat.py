@@ -30,6 +30,7 @@ def remember(hermes: Hermes, model: ModelEndpoint, *facts: str) -> None:
     model.reset()
 
 
+@pytest.mark.cold_start
 def test_a_new_session_of_the_same_process_is_a_session_of_its_own(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

@@ -91,6 +91,7 @@ def save_both(gateway: Gateway, model: ModelEndpoint, rows: Rows) -> None:
     rows.wait(lambda rows: all(turn.embedded for turn in rows.turns()))
 
 
+@pytest.mark.cold_start
 @with_and_without_row_security
 def test_rows_and_recall_stay_inside_each_theme_and_the_shared_file_is_not_copied(
     hermes: Hermes, model: ModelEndpoint, rows: Rows

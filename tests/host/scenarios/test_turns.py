@@ -19,6 +19,7 @@ ANSWER = "The staging database of the Äthiopien project listens on 5433,\n behi
 QUESTION = "Tell me the port of the staging database, please"
 
 
+@pytest.mark.cold_start
 def test_a_turn_is_stored_whole_and_embedded_under_its_session(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
