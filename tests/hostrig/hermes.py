@@ -218,7 +218,7 @@ def _links(python: Path) -> dict[str, Path]:
 @cache
 def _services(python: Path) -> list[str]:
     """The host's own plugins for services that no scenario uses, each of which takes time at every start."""
-    kinds = ("browser", "dashboard_auth", "image_gen", "video_gen", "web")
+    kinds = ("browser", "dashboard_auth", "image_gen", "platforms", "video_gen", "web")
     manifests = python.parents[1].glob("lib/python*/site-packages/plugins/*/*/plugin.yaml")
     return sorted("/".join(path.parts[-3:-1]) for path in manifests if path.parts[-3] in kinds)
 
