@@ -16,10 +16,16 @@ AS_USUAL_AND_WITH_ROW_SECURITY = (
     pytest.param("as usual", id=""),
     pytest.param("row security", id="row-security", marks=not_on_citus.row_security),
 )
-with_and_without_row_security = pytest.mark.parametrize(
-    "agents_database", AS_USUAL_AND_WITH_ROW_SECURITY, indirect=True
-)
-"""A test that runs once more with Postgres itself keeping the themes apart."""
+
+
+def with_row_security(*marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """A test that runs once more with Postgres itself keeping the themes apart, and then has these marks."""
+    usual, restricted = AS_USUAL_AND_WITH_ROW_SECURITY
+    marked = pytest.param(*restricted.values, id=restricted.id, marks=[*restricted.marks, *marks])
+    return pytest.mark.parametrize("agents_database", [usual, marked], indirect=True)
+
+
+with_and_without_row_security = with_row_security()
 
 
 def give_rights(database: str, role: str) -> None:

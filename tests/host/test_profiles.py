@@ -91,6 +91,7 @@ def test_the_steps_of_the_readme_set_up_the_profile_that_is_in_use(
     assert yaml.safe_load((hermes.home / "config.yaml").read_text()).get("memory", {}).get("provider") != "pgvector"
 
 
+@pytest.mark.main_host("a")
 def test_the_remedies_for_a_profile_can_be_typed_in_the_shell_of_another(
     host: Host, model: ModelEndpoint, outdoors: Path
 ) -> None:

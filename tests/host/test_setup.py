@@ -91,7 +91,7 @@ def test_the_embedded_default_takes_three_answers_and_knows_what_was_said_before
         fresh.run("server", "stop", "--mode", "immediate", program="hermes-pgvector", **data)
 
 
-@pytest.mark.main_host("b")
+@pytest.mark.slow
 @one_server
 def test_an_address_of_ones_own_may_be_wrong_first(
     fresh: Hermes, model: ModelEndpoint, embedder: Endpoint, empty_database: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-import not_on_citus
 import pytest
+from logins import with_row_security
 
 _SERVER = "dsn" if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VERSIONS", "18").split(",")[0]
 
@@ -13,11 +13,4 @@ _SERVER = "dsn" if os.environ.get("PG_TEST_DSN") else os.environ.get("PG_TEST_VE
 one_server = pytest.mark.parametrize("server", [_SERVER], indirect=True)
 
 # What Postgres shows to a login is independent of the host.
-with_and_without_row_security = pytest.mark.parametrize(
-    "agents_database",
-    [
-        pytest.param("as usual", id=""),
-        pytest.param("row security", id="row-security", marks=[not_on_citus.row_security, pytest.mark.main_host("b")]),
-    ],
-    indirect=True,
-)
+with_and_without_row_security = with_row_security(pytest.mark.main_host("b"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from faultrig.releases import HookAgent
-from logins import with_and_without_row_security
+from logins import with_row_security
 from loopback import Endpoint
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
@@ -117,7 +117,7 @@ def elsewhere(dsn: str, folder: Path, agents: list[HookAgent], programs: Path | 
     return found | {"dump": dump(dsn, programs)}
 
 
-@with_and_without_row_security
+@with_row_security(pytest.mark.slow)
 def test_identifiers_and_secrets_are_nowhere_but_in_what_was_said(
     agents: list[HookAgent], database: str, tmp_path: Path, server: Server
 ) -> None:

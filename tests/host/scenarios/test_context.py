@@ -95,7 +95,7 @@ def test_what_a_compression_took_away_comes_back(hermes: Hermes, model: ModelEnd
     assert hermes.complaints() == []
 
 
-@pytest.mark.main_host("b")
+@pytest.mark.slow
 def test_a_memory_is_shown_once_until_it_has_left_the_context(
     hermes: Hermes, other: Hermes, model: ModelEndpoint
 ) -> None:

@@ -86,7 +86,7 @@ def test_later_recalls_show_the_new_text_only(hermes: Hermes, model: ModelEndpoi
     assert hermes.complaints() == []
 
 
-@pytest.mark.main_host("a")
+@pytest.mark.slow
 def test_an_expired_entry_is_recalled_nowhere(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     answers: list[dict[str, Any]] = []
     model.script = working_through(remember(BADGE, expires="3 days"), remember(FACT), recall(), answers=answers)
@@ -104,7 +104,7 @@ def test_an_expired_entry_is_recalled_nowhere(hermes: Hermes, model: ModelEndpoi
     assert rows.entries() == [BADGE, FACT], "the upkeep deletes it later"
 
 
-@pytest.mark.main_host("a")
+@pytest.mark.slow
 def test_both_recall_tools_find_by_tags(hermes: Hermes, model: ModelEndpoint, rows: Rows) -> None:
     answers: list[dict[str, Any]] = []
     hermes.ask("Another session about the staging database, in which nothing is remembered by a tool")

@@ -123,7 +123,7 @@ def test_a_named_profile_has_a_memory_of_its_own(hermes: Hermes, model: ModelEnd
     assert rows.entries(theme="default") == [fact]
 
 
-@pytest.mark.main_host("b")
+@pytest.mark.slow
 def test_a_profile_that_is_a_copy_of_another_one_changes_no_row_of_it(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:

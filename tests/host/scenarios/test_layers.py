@@ -45,7 +45,7 @@ def checkout(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-@pytest.mark.main_host("a")
+@pytest.mark.slow
 def test_a_project_has_a_memory_of_its_own_which_a_moved_checkout_keeps(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, checkout: Callable[[str], Path]
 ) -> None:

@@ -22,6 +22,7 @@ from hostrig.marks import one_server, with_and_without_row_security
 from hostrig.messenger import ACCOUNT, ANSWER_S_MAX, Messenger, Person
 from hostrig.model import Call, ModelEndpoint, Reply, Request
 from hostrig.rows import Rows
+from logins import with_row_security
 from servers import Server
 from traces import dump, titles
 from waiting import wait_for
@@ -352,7 +353,7 @@ def theme_of(rows: Rows, text: str) -> str:
     return str(theme)
 
 
-@with_and_without_row_security
+@with_row_security(pytest.mark.slow)
 @pytest.mark.main_host("b")
 @pytest.mark.parametrize("rounds", [pytest.param(5), pytest.param(50, marks=pytest.mark.slow)])
 def test_clients_persons_and_a_room_at_once_are_each_filed_and_recalled_under_their_own(

@@ -77,7 +77,7 @@ def test_a_question_without_an_answer_is_stored_at_the_end_and_an_empty_session_
     assert imported(hermes) == 0
 
 
-@pytest.mark.main_host("a")
+@pytest.mark.slow
 def test_a_session_in_which_nothing_is_said_stores_nothing_of_others_and_a_question_said_again_is_stored_again(
     hermes: Hermes, model: ModelEndpoint, rows: Rows
 ) -> None:
