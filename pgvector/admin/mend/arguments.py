@@ -37,7 +37,7 @@ def add_commands(commands: Commands) -> None:
     add_consent(remap)
     text = "print a script by which a shell completes commands and options"
     completion = add(commands, "completion", text, "mend.completion:completion")
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"), help="the shell")
 
 
 def add_quarantine(commands: Commands) -> None:
