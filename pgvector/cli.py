@@ -33,6 +33,7 @@ from .version import __version__
 SUCCESS, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 128 + signal.SIGINT
 # They end by handlers of their own.
 SERVERS = ("mcp:serve", "web.command:serve")
+SETUP = "setup.wizard:setup"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,11 +107,24 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
         return _failed(error, f"the package {error.name} is missing; run: {pip_install()}", debug)
     except PgvectorError as error:
         said = explained(error)
-        # `doctor` looks at the database of the home, not at that of an administrator.
-        administrators = "dsn" in args and (args.dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN"))
-        if isinstance(error, DatabaseUnavailable) and not administrators:
-            said += "; for more: hermes-pgvector doctor"
+        if isinstance(error, DatabaseUnavailable):
+            said += _next_step(said, args)
         return _failed(error, said, debug, home)
+
+
+def _next_step(problem: str, args: argparse.Namespace) -> str:
+    """What to do about a database that cannot be used, to be added to the problem."""
+    from .admin import refusal
+
+    administrators = "HERMES_PGVECTOR_ADMIN_DSN"
+    given = "dsn" in args and ("--dsn" if args.dsn else administrators if os.environ.get(administrators) else "")
+    # `doctor` looks at the database of the home, not at that of an administrator.
+    if not given:
+        return "; for more: hermes-pgvector doctor"
+    if refusal.CONNECTING not in problem:
+        return ""
+    variable = "HERMES_PGVECTOR_DSN" if args.pgvector_job == SETUP else administrators
+    return f"; {refusal.remedy(problem, given, f'~/.pgpass or the connection string of {variable}')}"
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from loopback import Endpoint
 from past_sessions import SAID_AT, Record
 from psycopg import sql
 
-from hermes_memory_pgvector.admin.doctor import refusal
+from hermes_memory_pgvector.admin import refusal
 from hermes_memory_pgvector.admin.doctor import server as checks
 from hermes_memory_pgvector.admin.doctor.tables import tables
 from hermes_memory_pgvector.model import now
@@ -186,7 +186,12 @@ def test_the_mode_of_a_server(change: dict[str, Any], name: str, said: str) -> N
     ],
 )
 def test_the_remedy_for_a_refused_connection(problem: str, told: str) -> None:
-    assert told in refusal.remedy(f"Postgres cannot be reached: {problem}", Path("/home/of/agents"))
+    assert told in refusal.of_home(f"Postgres cannot be reached: {problem}", Path("/home/of/agents"))
+
+
+def test_the_remedy_for_a_refused_administrator_names_where_the_password_belongs() -> None:
+    problem = "Postgres cannot be reached: fe_sendauth: no password supplied"
+    assert refusal.remedy(problem, "--dsn", "~/.pgpass") == "write the right password into ~/.pgpass"
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (4, "ok"), (-4, "ok"), (6, "warning"), (-3600, "warning")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,8 @@ import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
 from loopback import Endpoint
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.link import python_of
 from hermes_memory_pgvector.admin.watch import metrics
@@ -221,6 +224,30 @@ def test_settings_that_are_wrong_need_attention(
     assert found.code == 3
     assert [finding["reason"] for finding in found.document["findings"]] == ["settings"]
     assert "HERMES_PGVECTOR_POOL_MAX" in found.document["findings"][0]["found"]
+
+
+def test_a_database_that_only_reads_needs_attention(watch: Callable[..., Outcome], database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("alter database {} set default_transaction_read_only = on").format(name))
+    outcome = watch()
+    assert outcome.code == 3
+    assert "is read-only: nothing is stored there; to do: hermes-pgvector doctor\n" in outcome.err
+
+
+def test_a_refused_connection_has_the_remedy_of_the_refusal(
+    watch: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = f"refused_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("create role {} login connection limit 0").format(sql.Identifier(role)))
+        try:
+            monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=role))
+            outcome = watch()
+        finally:
+            connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+    assert outcome.code == 3
+    assert f'; to do: as an administrator, in psql: alter role "{role}" connection limit -1;\n' in outcome.err
 
 
 def test_odd_texts_in_the_record_are_compared_like_others(watch: Callable[..., Outcome], record: Record) -> None:

@@ -22,11 +22,11 @@ from ...store.schema.preflight import (
 )
 from ...store.schema.verification import SchemaState
 from ...store.statistics import ServerInfo
+from .. import refusal
 from ..check import Check, failed, in_psql, place_of_setting, quoted
 from ..disk import disk
 from ..embedder import mismatch, mismatch_remedy, relevance_ms, response_ms
 from ..overview import ABSENT, EARLIER, Overview, quota_line
-from . import refusal
 
 
 def database(found: Overview, state: Path) -> Iterator[Check]:
@@ -45,7 +45,7 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
             yield from _data_folder(found.server.data_dir, state)
         return
     if found.server_info is None:
-        remedy = refusal.remedy(found.problem, state.parent)
+        remedy = refusal.of_home(found.problem, state.parent)
         yield Check("database", "problem", f"{found.where}: {found.problem}", remedy)
         return
     info = found.server_info

@@ -13,10 +13,11 @@ from ...model import now
 from ...outbox.inspection import Backlog, Process
 from ...settings import Settings
 from ...store.connection.database import Connection, Database
+from ...store.diagnosis import health
 from ...store.embedded import identity
 from ...store.embedded.server import EmbeddedServer
 from ...store.schema.verification import SchemaState
-from .. import processes
+from .. import processes, refusal
 from ..console import counted, duration
 from ..database import start_server
 from ..disk import disk
@@ -45,15 +46,19 @@ def database(settings: Settings, home: Path, use: Callable[[Connection, SchemaSt
         start_server(opened)
         with opened.connection() as connection:
             use(connection, opened.verify(connection))
+            server = health(connection)
+            if server.standby or server.read_only:
+                return Finding("database", f"{opened.label} is read-only: nothing is stored there", DOCTOR)
     except SchemaNotApplied as error:
         what, _, command = explained(error).partition("; run: ")
         return Finding("schema", what, command or DOCTOR)
     except PgvectorError as error:
         if opened.server and identity.absent(home / "pgvector", opened.server.paths.data):
             return None  # `data` tells it
-        remedy = "hermes-pgvector server start" if opened.server else "start Postgres, or correct HERMES_PGVECTOR_DSN"
-        remedy += "; what is said waits in the spool"
-        return Finding("database", f"{opened.label}: {explained(error)}", remedy)
+        found = explained(error)
+        start = "hermes-pgvector server start; until then events wait in the spool"
+        remedy = start if opened.server else refusal.of_home(found, home)
+        return Finding("database", f"{opened.label}: {found}", remedy)
     finally:
         opened.close()
     return None
