@@ -274,11 +274,20 @@ def test_a_password_is_asked_for_when_the_server_wants_one(
     try:
         assert done.code == 0, done.shown
         assert "right" not in done.shown.replace("The right", "")
+        assert "no password supplied" not in done.err
         assert "password=right" in load(home, {}).dsn.get_secret_value()
         assert probe(load(home, {}).dsn.get_secret_value(), 3).ready
     finally:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(strict)))
+
+
+def test_a_wrong_address_of_an_endpoint_is_told_before_the_other_questions(
+    home: Path, database: str, endpoint: Endpoint
+) -> None:
+    done = setup(home, answers=lines("2", database, "3", "localhost:11434", *elsewhere(endpoint)))
+    assert done.code == 0, done.shown
+    assert done.err.count("✗ ") == done.err.count("The name of the model") == 1
 
 
 def test_tables_can_be_left_to_an_administrator(home: Path, empty_database: str, role: str, endpoint: Endpoint) -> None:

@@ -151,7 +151,8 @@ class DatabaseChooser:
         except PasswordWanted as error:
             if not ask or has_password(dsn):
                 raise
-            self._console.say(f"{error}")
+            if "no password" not in str(error):  # one of ~/.pgpass is wrong
+                self._console.say(f"✗ {error}")
         return self._probe(with_password(dsn, self._console.hidden(f"Password for {describe(dsn)}")), ask=False)
 
     def _report(self, found: Found) -> None:

@@ -106,6 +106,7 @@ class EmbedderQuestions:
             now.embed_url,
             shown=without_secrets(now.embed_url) if now.embed_url else "",
         )
+        settings = changed(now, embed_url=url)  # a wrong address is told before the other questions
         model = self._console.ask("The name of the model", now.embed_model or models.DEFAULT_OVER_HTTP)
         variable = self._console.ask(
             "The environment variable with its API key, like OPENAI_API_KEY (none: -)", now.embed_key_env or "-"
@@ -116,7 +117,7 @@ class EmbedderQuestions:
         key = ""
         if variable and not os.environ.get(variable):
             key = self._console.hidden(f"{variable} is not set. The key, to be saved in .env")
-        settings = changed(now, embed_url=url, embed_model=model, embed_key_env=variable)
+        settings = changed(settings, embed_model=model, embed_key_env=variable)
         return tried(settings, {variable: key} if key else {}, self._console)
 
     def _accepted(self, choice: EmbedderChoice) -> bool:
