@@ -174,7 +174,7 @@ class HttpEmbedder:
             return EmbedderLimited(f"{answered}: it takes no more requests for now", answer.wait_s)
         if status in _TEMPORARY or status >= 500:
             kind = EmbedderFailed if status == 500 else EmbedderUnavailable
-            return kind(f"{answered}; the request is retried later")
+            return kind(f"{answered}; it may answer again later")
         if status == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
             return EmbedderMismatch(
                 f"the proxy before {self._host} answered 407: check the password in {PROXY_VARIABLES}"
