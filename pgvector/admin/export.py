@@ -14,6 +14,7 @@ from uuid import uuid4
 from rich.filesize import decimal as size
 
 from ..errors import BadArgument, PgvectorError
+from ..files import reason
 from ..settings import load
 from ..store.archive import reading
 from ..store.archive.lines import Writer
@@ -62,18 +63,13 @@ def _write(lines: Iterator[bytes], manifest: dict[str, Any], out: IO[bytes], con
     written = 0
     with console.progress() as progress:
         task = progress.add_task("rows", total=sum(manifest["rows"].values()))
-        try:
-            for number, line in enumerate(lines):
-                out.write(line)
-                written += len(line)
-                if number % PROGRESS_ROWS == 0:
-                    progress.update(task, completed=number)
-            progress.update(task, completed=sum(manifest["rows"].values()))
-            out.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise PgvectorError(f"the archive cannot be written: {error.strerror}; nothing is left of it") from None
+        for number, line in enumerate(lines):
+            out.write(line)
+            written += len(line)
+            if number % PROGRESS_ROWS == 0:
+                progress.update(task, completed=number)
+        progress.update(task, completed=sum(manifest["rows"].values()))
+        out.flush()
     return written
 
 
@@ -83,7 +79,12 @@ def _target(path: str) -> Iterator[IO[bytes]]:
     if path == "-":
         if sys.__stdout__ is None:  # the command line has put the null device in its place
             raise BadArgument("stdout is closed; give a PATH for the archive")
-        yield sys.stdout.buffer
+        try:
+            yield sys.stdout.buffer
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise PgvectorError(f"stdout cannot be written: {reason(error)}; the archive is not complete") from None
         return
     target = Path(path).expanduser()
     if target.exists():
@@ -92,13 +93,15 @@ def _target(path: str) -> Iterator[IO[bytes]]:
     try:
         fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise BadArgument(f"{target} cannot be written: {error.strerror}") from None
+        raise BadArgument(f"{target} cannot be written: {reason(error)}") from None
     try:
         with os.fdopen(fd, "wb") as file:
             yield file
             file.flush()
             os.fsync(fd)
         part.replace(target)
+    except OSError as error:
+        raise PgvectorError(f"{target} cannot be written: {reason(error)}; nothing is left of it") from None
     finally:
         part.unlink(missing_ok=True)
 

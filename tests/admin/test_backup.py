@@ -102,6 +102,18 @@ def test_agents_can_use_what_was_restored_by_an_interrupted_command(
         assert agent.execute("select datname from pg_database where datname like 'hermes%'").fetchall() == [("hermes",)]
 
 
+def test_a_backup_for_which_there_is_no_room_says_how_much_it_needs(
+    embedded: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hermes_pgvector("--home", str(tmp_path), "server", "start").code == 0
+    usage = shutil.disk_usage(tmp_path)._replace(free=3 << 20)
+    monkeypatch.setattr(store_dump.shutil, "disk_usage", lambda _: usage)
+    done = hermes_pgvector("--home", str(tmp_path), "backup", str(tmp_path / "memory.dump"))
+    needed = embedded.status().size_bytes >> 20
+    told = f"{tmp_path} has 3 MiB free and the dump may need {needed} MiB; free some space"
+    assert (done.code, done.err) == (1, f"hermes-pgvector: {told}\n")
+
+
 def test_a_database_of_another_server_is_left_to_its_own_tools(database: str, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HERMES_PGVECTOR_DSN", database)

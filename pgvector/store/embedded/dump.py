@@ -12,7 +12,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from ...errors import DatabaseUnavailable, Refused
+from ...errors import DatabaseUnavailable, PgvectorError, Refused
 from . import cluster
 from .programs import program
 from .server import EmbeddedServer
@@ -30,7 +30,8 @@ def fresh_dump(server: EmbeddedServer, folder: Path, *, age_s_max: float, timeou
 
     The file has pg_dump's own format, for `pg_restore`, and mode 0600. A stopped server is started for it and stopped
     again. Returns None when there is no server. Raises DatabaseUnavailable when the dump cannot be made within about
-    `timeout_s` seconds, SettingsError without Postgres' programs, and OSError; an older dump then stays.
+    `timeout_s` seconds, PgvectorError when the disk may have no room for it, SettingsError without Postgres' programs,
+    and OSError; an older dump then stays.
     """
     if not server.paths.data.exists():
         return None
@@ -46,8 +47,8 @@ def write(server: EmbeddedServer, target: Path, timeout_s: float) -> None:
     """Write a dump to a file, in place of an older one, as `fresh_dump` does. Raises as it does."""
     needed, free = server.status().size_bytes, shutil.disk_usage(target.parent).free
     if free < needed:
-        raise DatabaseUnavailable(
-            f"{target.parent} has {free // _MIB} MiB left, and the dump may need {needed // _MIB}: free some"
+        raise PgvectorError(
+            f"{target.parent} has {free // _MIB} MiB free and the dump may need {needed // _MIB} MiB; free some space"
         )
     started = server.ensure_running(START_S_MAX)
     try:

@@ -417,6 +417,19 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     assert list(tmp_path.glob("*other*")) == []
 
 
+def test_an_export_for_which_there_is_no_room_names_the_file(source: str, tmp_path: Path) -> None:
+    target = tmp_path / "memory.jsonl"
+    limit = "trap '' XFSZ; ulimit -f 1; exec \"$@\""  # writing and closing the file fail, as on a full disk
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path), "export", str(target)]
+    environment = {**os.environ, "HERMES_PGVECTOR_DSN": source}
+    done = subprocess.run(
+        ["sh", "-c", limit, "sh", *command], env=environment, capture_output=True, text=True, timeout=60, cwd="/"
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"hermes-pgvector: {target} cannot be written: File too large; nothing is left of it\n"
+    assert [path.name for path in tmp_path.glob("*memory*")] == []
+
+
 def test_an_export_to_a_closed_stdout_is_refused(database: str, tmp_path: Path) -> None:
     command = ["sh", "-c", '"$0" "$@" >&-', sys.executable, "-P", "-m", "hermes_memory_pgvector", "export", "-"]
     environment = {**os.environ, "HERMES_PGVECTOR_DSN": database, "HERMES_HOME": str(tmp_path)}
