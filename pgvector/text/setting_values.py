@@ -27,11 +27,15 @@ def from_json_text(value: Any) -> Any:
 
 
 _FORMS = {"list_type": '["one", "two"]', "dict_type": '{"name": "value"}'}
+_BOOLEAN = {"bool_type", "bool_parsing"}
 
 
 def reason(problem: Mapping[str, Any]) -> str:
     """Why pydantic refused a value, and how a list or a mapping is written."""
-    said = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] in _BOOLEAN:
+        return "must be true or false"
+    said = str(problem["msg"]).removeprefix("Value error, ").partition(", unable to ")[0]
+    said = re.sub("^Input should be ", "must be ", said)
     form = _FORMS.get(str(problem["type"]))
     return f"{said}; as JSON, such as {form}" if form else said
 

@@ -102,8 +102,10 @@ def test_a_value_in_the_env_file_is_replaced(run: Run, home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("set", "prefetch_limit", "many"), 2, "prefetch_limit: Input should be a valid integer"),
-        (("set", "prefetch_limit", "21"), 2, "less than or equal to 20"),
+        (("set", "prefetch_limit", "many"), 2, "prefetch_limit: must be a valid integer\n"),
+        (("set", "prefetch_limit", "21"), 2, "prefetch_limit: must be less than or equal to 20\n"),
+        (("set", "spool_fsync", "perhaps"), 2, "spool_fsync: must be true or false\n"),
+        (("set", "tools", "some"), 2, "tools: must be 'recall', 'all' or 'facts'\n"),
         (("set", "allowed_themes", "billing,search"), 2, 'a valid list; as JSON, such as ["one", "two"]'),
         (("set", "theme_aliases", "a=b"), 2, 'as JSON, such as {"name": "value"}'),
         (("set", "keep", '[{"action": "none"}, {"authr": "owner", "action": "turns"}]'), 2, "keep, rule 2, authr: "),
