@@ -91,6 +91,9 @@ def _run(args: argparse.Namespace, came: list[int], debug: bool) -> int:
         there = next(path for path in (home, *home.parents) if path.exists())
         if not there.is_dir():
             raise BadArgument(f"{there} is not a folder")
+        if args.pgvector_home and there != home:
+            # It may be mistyped.
+            print(f"hermes-pgvector: {home} does not exist yet", file=sys.stderr)
         _load_environment(home)
         from .admin.console import Console
 

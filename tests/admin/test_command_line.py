@@ -426,6 +426,14 @@ def test_the_environment_file_of_the_home_counts_for_every_variable(tmp_path: Pa
     assert "port 9" in outcome.err
 
 
+def test_a_home_that_may_be_mistyped_is_named(tmp_path: Path) -> None:
+    mistyped = tmp_path / "hermse"
+    listed = in_a_process("spool", "list", "--home", str(mistyped))
+    assert (listed.code, listed.err) == (0, f"hermes-pgvector: {mistyped} does not exist yet\n")
+    mistyped.mkdir()
+    assert in_a_process("spool", "list", "--home", str(mistyped)).err == ""
+
+
 def test_hermes_home_is_the_home_when_none_is_named(tmp_path: Path) -> None:
     outcome = in_a_process("status", "--json", HERMES_HOME=str(tmp_path), HERMES_PGVECTOR_DSN=DEAD_DSN)
     assert outcome.document["home"] == str(tmp_path.resolve())
