@@ -88,6 +88,15 @@ def add_administrator(parser: Parser) -> None:
     parser.add_argument("--dsn", action=Filled, default="", help=text)
 
 
+def stored_text(text: str) -> str:
+    """The type of a text that is stored: as bytes that are not UTF-8 it would be stored with replacements."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("it is not text in UTF-8; set the terminal or LANG to UTF-8") from None
+    return text
+
+
 def number(least: int, most: int | None = None) -> Callable[[str], int]:
     """The type of a whole number in these bounds."""
 

@@ -17,6 +17,7 @@ from .command_parser import (
     add_administrator,
     add_common,
     number,
+    stored_text,
 )
 from .erase.arguments import add_commands as add_erase
 from .grants.arguments import add_commands as add_grants
@@ -259,7 +260,8 @@ def _add_facts(commands: Commands) -> None:
     listing.add_argument("--limit", type=number(1, 10_000), default=50, metavar="N", help="the newest N (default 50)")
     search.add_argument("query", metavar="QUERY", help="the text to search for")
     search.add_argument("--limit", type=number(1, 20), default=10, metavar="N", help="most facts (default 10)")
-    write.add_argument("content", metavar="FACT", help="the fact, such as 'C[db.id]: UUID, never autoincrement'")
+    text = "the fact, such as 'C[db.id]: UUID, never autoincrement'"
+    write.add_argument("content", type=stored_text, metavar="FACT", help=text)
     text = "only those that are older and were not used since"
     purge.add_argument("--older-than-days", type=number(0, 36_500), metavar="N", help=text)
     purge.add_argument("--yes", action="store_true", help="ask no question")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,8 +89,20 @@ def test_a_text_may_come_from_the_standard_input(
     assert rows(database, "select content from memory_entries") == [(PORT,)]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9"), encoding="utf-8"))
     assert "not text in UTF-8" in command("add", "-", "--theme", "ops").err
+    lax = io.TextIOWrapper(io.BytesIO(b"caf\xe9"), encoding="utf-8", errors="surrogateescape")
+    monkeypatch.setattr("sys.stdin", lax)
+    assert "not text in UTF-8" in command("add", "-", "--theme", "ops").err
     monkeypatch.setattr("sys.stdin", io.StringIO("x" * 3_000_000))
     assert "it may have" in command("add", "-", "--theme", "ops").err
+
+
+@pytest.mark.parametrize("words", [["add"], ["facts", "write"], ["remap", "ops"]])
+def test_a_text_that_is_not_utf_8_is_refused_and_not_stored_with_replacements(
+    command: Callable[..., Outcome], database: str, words: list[str]
+) -> None:
+    done = command(*words, os.fsdecode(b"V[cafe]: caf\xe9"))
+    assert (done.code, "it is not text in UTF-8" in done.err) == (2, True), done.shown
+    assert rows(database, "select 1 from memory_entries union all select 1 from facts") == []
 
 
 @pytest.mark.parametrize(

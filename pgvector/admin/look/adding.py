@@ -59,9 +59,11 @@ def add(home: Path, console: Console, args: argparse.Namespace) -> int:
 def given_text(text: str, settings: Settings) -> str:
     """The text of an argument, or the standard input for `-`, of which no more is read than can be stored."""
     try:
-        return clean(sys.stdin.read(settings.content_chars_max + 1) if text == "-" else text)
-    except UnicodeDecodeError:
-        raise BadArgument("the standard input is not text in UTF-8") from None
+        given = sys.stdin.read(settings.content_chars_max + 1) if text == "-" else text
+        given.encode()  # Python reads it with surrogates where LANG is C
+        return clean(given)
+    except UnicodeError:
+        raise BadArgument(f"{'the standard input' if text == '-' else 'the message'} is not text in UTF-8") from None
 
 
 def _metadata(pairs: list[str]) -> dict[str, str]:

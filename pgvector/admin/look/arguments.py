@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, Filled, Once, add, number
+from ..command_parser import BIGINT_MAX, ROLES, TIME_HELP, Commands, Filled, Once, add, number, stored_text
 
 LIMIT_MAX = 1000
 
@@ -73,7 +73,8 @@ def _add_rows(commands: Commands) -> None:
     text = "turns to show before it and after it (default 2)"
     show.add_argument("--context", type=number(0, 20), default=2, metavar="N", help=text)
     entry = add(commands, "add", "add an entry, as an agent does by remember", "look.adding:add")
-    entry.add_argument("text", metavar="TEXT", help="the text; - reads the standard input")
+    text = "the text; - reads the standard input"
+    entry.add_argument("text", type=stored_text, metavar="TEXT", help=text)
     text = "the theme that gets it (default: that of this home)"
     entry.add_argument("--theme", action=Filled, default="", metavar="T", help=text)
     text = "like a line of MEMORY.md (memory, the default) or of USER.md (user)"

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from ..command_parser import BIGINT_MAX, ROLES, THEMES_HELP, TIME_HELP, Commands, Filled, add, add_administrator, number
+from ..command_parser import (
+    BIGINT_MAX,
+    ROLES,
+    THEMES_HELP,
+    TIME_HELP,
+    Commands,
+    Filled,
+    add,
+    add_administrator,
+    number,
+    stored_text,
+)
 
 CHARS_MAX = 1_000_000
 GROUPS_MAX = 100_000
@@ -29,7 +40,7 @@ def add_commands(commands: Commands) -> None:
     remap = add(commands, "remap", text, "mend.remap:remap")
     remap.add_argument("old", nargs="?", default="", metavar="OLD", help="the theme, as it is called now")
     text = "its new name, or the theme that it becomes a part of"
-    remap.add_argument("new", nargs="?", default="", metavar="NEW", help=text)
+    remap.add_argument("new", nargs="?", default="", type=stored_text, metavar="NEW", help=text)
     text = "let this old name be a theme of its own again; the rows stay"
     remap.add_argument("--release", action=Filled, default="", metavar="OLD", help=text)
     text = "all themes that are named like persons, to the hashes that hash_personal_keys makes"
