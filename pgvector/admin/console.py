@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console as RichConsole
@@ -105,7 +105,7 @@ class Console:
 
         The commands of the message name the home where they have to.
         """
-        self._err.print(typed(text, self._home) if self._home else text)
+        self._err.print(_with_marks_for(sys.stderr, typed(text, self._home) if self._home else text))
         if quoted:
             self._err.print(quoted)
 
@@ -286,12 +286,17 @@ def json_default(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
+def _with_marks_for(stream: TextIO, text: str) -> str:
+    """The text with marks that the stream's terminal has; those of ASCII differ, too."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text if "✓".encode(encoding, "ignore") else text.translate(_MARKS)
+
+
 def _write(text: str) -> None:
     """Write to stdout and flush. Raises BrokenPipeError, and PgvectorError for every other failure."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        # A terminal may not have all characters, but the marks must differ.
-        shown = text if "✓".encode(encoding, "ignore") else text.translate(_MARKS)
+        shown = _with_marks_for(sys.stdout, text)
         sys.stdout.write(shown.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:

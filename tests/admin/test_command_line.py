@@ -327,6 +327,15 @@ def test_home_and_json_may_stand_before_or_after_the_command(home: Path) -> None
     assert before.document["home"] == after.document["home"] == str(home)
 
 
+def test_messages_have_marks_of_ascii_where_the_terminal_has_no_others(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector", "--home", str(tmp_path), "setup"],
+        input="2\nnonsense\n", env={**os.environ, "PYTHONPATH": IMPORTED_FROM, "PYTHONIOENCODING": "ascii"},
+        capture_output=True, text=True, timeout=60, cwd="/",
+    )  # fmt: skip
+    assert "x the address is not a connection string" in done.stderr
+
+
 @pytest.mark.parametrize(("encoding", "marks"), [("ascii", "+!x"), ("latin-1", "+!x"), ("utf-8", "✓!✗")])
 def test_the_marks_of_doctor_differ_in_every_encoding(tmp_path: Path, encoding: str, marks: str) -> None:
     known = {"PYTHONPATH": IMPORTED_FROM, "PATH": os.environ["PATH"], "PYTHONIOENCODING": encoding}
