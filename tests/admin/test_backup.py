@@ -102,6 +102,19 @@ def test_agents_can_use_what_was_restored_by_an_interrupted_command(
         assert agent.execute("select datname from pg_database where datname like 'hermes%'").fetchall() == [("hermes",)]
 
 
+def test_a_restore_leaves_another_one_alone(embedded: EmbeddedServer, tmp_path: Path) -> None:
+    assert hermes_pgvector("--home", str(tmp_path), "server", "start").code == 0
+    dump = tmp_path / "memory.dump"
+    assert hermes_pgvector("--home", str(tmp_path), "backup", str(dump)).code == 0
+    seen: list[Outcome] = []
+
+    def complete(_: str) -> None:
+        seen.append(hermes_pgvector("--home", str(tmp_path), "restore", str(dump), "--yes"))
+
+    store_dump.restore(embedded, dump, 60, complete)
+    assert (seen[0].code, "another restore of this database is running" in seen[0].err) == (1, True), seen[0].shown
+
+
 def test_a_backup_for_which_there_is_no_room_says_how_much_it_needs(
     embedded: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

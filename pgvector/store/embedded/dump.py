@@ -70,11 +70,15 @@ def restore(server: EmbeddedServer, path: Path, timeout_s: float, complete: Call
 
     It is restored beside the present one, which goes on until then and stays when something fails. `complete` gets the
     DSN of the restored database, and makes it one that agents can use, before it takes the place. Connections to the
-    present one are closed; agents open new ones. Raises DatabaseUnavailable, Refused for a damaged file, and what
-    `complete` raises.
+    present one are closed; agents open new ones. Raises DatabaseUnavailable, Refused for a damaged file and while
+    another process restores one, and what `complete` raises.
     """
     check(path)
     with psycopg.connect(_dsn(server, "postgres"), autocommit=True) as administrator:
+        # Held until the connection closes: two would drop each other's database.
+        lock = administrator.execute("select pg_try_advisory_lock(hashtext(%s))", (RESTORED,))
+        if lock.fetchone() != (True,):
+            raise Refused("another restore of this database is running; wait until it has ended")
         administrator.execute(f"drop database if exists {RESTORED} with (force)".encode())
         administrator.execute(f"create database {RESTORED}".encode())
         try:
