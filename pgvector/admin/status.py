@@ -13,7 +13,7 @@ from ..hosts.environment import typed
 from ..settings import Settings, load
 from ..store.statistics import ThemeTotals
 from ..text.sanitize import safe_line
-from . import processes, standby
+from . import processes, refusal, standby
 from .console import ATTENTION, Cell, Console, counted, facts_table, local_time, rows_table
 from .disk import disk
 from .overview import Observation, observed, quota_line
@@ -42,7 +42,9 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
         if rows:
             console.show("", rows_table(rows))
     troubled = processes.troubled(running, stuck_after_s)
-    for problem in filter(None, (found.problem, full, *(check.found for check in troubled))):
+    refused = found.server is None and found.problem.startswith(refusal.CONNECTING)
+    to_do = f"; to do: {refusal.of_home(found.problem, home)}" if refused else ""
+    for problem in filter(None, (found.problem + to_do, full, *(check.found for check in troubled))):
         console.say(f"hermes-pgvector: {problem}")
     if found.problem or full or any(check.verdict == "problem" for check in troubled):
         return 1

@@ -364,6 +364,7 @@ def test_status_of_a_dead_database_says_so_and_shows_the_spool(home: Path) -> No
     assert "7 events" in told.out
     assert re.match(rf"Home +{home}\n", told.out)
     assert "cannot be reached" in told.err
+    assert f"refused; to do: start Postgres or correct HERMES_PGVECTOR_DSN in {home}/.env; until then" in told.err
     spool.close()
 
 
