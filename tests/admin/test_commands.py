@@ -243,7 +243,8 @@ def test_a_role_that_does_not_exist_is_to_be_made_first(
 ) -> None:
     refused = run("migrate", "--dsn", database, option, "nobody_here")
     assert refused.code == 1
-    assert "role 'nobody_here' does not exist on the server; make it first: CREATE ROLE ... LOGIN" in refused.err
+    make = 'CREATE ROLE "nobody_here" LOGIN;\n'
+    assert f"role 'nobody_here' does not exist on the server; make it first, in psql: {make}" in refused.err
 
 
 def test_a_reader_role_reads_everything_but_the_keys_and_changes_nothing(

@@ -145,8 +145,8 @@ def check_server(connection: Connection) -> None:
     if not may_create:
         raise SchemaNotApplied(
             f"role {user!r} may not create tables in schema {schema or '(none on the search_path)'!r} of database "
-            f"{database!r}; give hermes-pgvector migrate the --dsn of an administrator, whom the schema's owner makes "
-            f"with: GRANT CREATE ON SCHEMA {schema or 'public'} TO ADMIN (never to the agents' role)"
+            f"{database!r}; run as an administrator: hermes-pgvector migrate --dsn {ADMINISTRATOR}; the schema's owner "
+            f"makes one in psql: GRANT CREATE ON SCHEMA {schema or 'public'} TO ADMIN; never the agents' role"
         )
     if installed is None and available is None:
         raise SchemaNotApplied(

@@ -65,7 +65,8 @@ def held(connection: Connection, role: str | None = None) -> Rights:
 def check_role(connection: Connection, role: str) -> None:
     """Raise SettingsError when the server has no such role."""
     if not fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", [role]):
-        raise SettingsError(f"role {role!r} does not exist on the server; make it first: CREATE ROLE ... LOGIN")
+        make = f"CREATE ROLE {sql.Identifier(role).as_string()} LOGIN;"
+        raise SettingsError(f"role {role!r} does not exist on the server; make it first, in psql: {make}")
 
 
 def ensure(connection: Connection, role: str, *, narrow: bool = True) -> None:
