@@ -19,7 +19,7 @@ Handler: TypeAlias = Callable[[Values, Values], Awaitable[dict[str, Any]]]
 
 NOT_JSON, INVALID = -32700, -32600
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_ID = r'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*'
+_ID = r'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")\s*(?=[,}])'
 _OTHER = r'"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*'
 # The id of a message, before or behind its parameters: those may have an id of their own.
 _MESSAGE_ID = re.compile(rf"^\s*\{{\s*(?:{_OTHER},\s*)*{_ID}|,\s*{_ID}(?:,\s*{_OTHER})*\}}\s*$")
@@ -56,15 +56,23 @@ def error(code: int, message: str) -> Exception:
     return made
 
 
-def readable(message: str) -> bool:
-    """Whether the SDK reads a message: it drops what is no JSON, or nested too deep, without an answer."""
+def flaw(message: str) -> tuple[int, str] | None:
+    """The error of a message that the SDK drops without an answer, as a code and a reason; None for any other."""
+    from mcp.types import JSONRPCMessage
     from pydantic import TypeAdapter
 
     try:
-        TypeAdapter(Any).validate_json(message)
+        value = TypeAdapter(Any).validate_json(message)
     except ValueError:
-        return False
-    return True
+        return NOT_JSON, "the request is not JSON, or too deep"
+    if isinstance(value, dict) and value.keys() & {"result", "error"}:
+        return None  # answers are not answered
+    with suppress(ValueError):
+        TypeAdapter(JSONRPCMessage).validate_python(value)
+        # A request with another id is taken for a notification.
+        if "id" not in value or type(value["id"]) in (int, str):
+            return None
+    return INVALID, "send one request of JSON-RPC 2.0: its id is a whole number or a text, its params are an object"
 
 
 def refusal(message: str, code: int, reason: str) -> str:

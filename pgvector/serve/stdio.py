@@ -31,11 +31,11 @@ async def _serve(handlers: Handlers, reading: int, writing: int) -> None:
 
     made = handlers.server()
     output = _Output(writing)
-    pipes: Any = _Lines(reading, output), output
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_by_signal, tasks.cancel_scope)
             tasks.start_soon(handlers.wake)
+            pipes: Any = _Lines(reading, output, tasks.cancel_scope), output
             async with stdio_server(*pipes) as (received, sent):
                 await made.run(received, sent, made.create_initialization_options())
             tasks.cancel_scope.cancel()
@@ -60,11 +60,11 @@ def _moved(fd: int, substitute: int) -> int:
 class _Lines:
     """The lines of a pipe. Unlike a thread that reads, waiting for one can be cancelled.
 
-    A line that is too long, or that the SDK cannot read, is answered with an error.
+    A line that is too long, or that the SDK cannot read, is answered with an error. After the last one, `scope` ends.
     """
 
-    def __init__(self, fd: int, output: _Output) -> None:
-        self._fd, self._output = fd, output
+    def __init__(self, fd: int, output: _Output, scope: anyio.CancelScope) -> None:
+        self._fd, self._output, self._scope = fd, output, scope
 
     async def __aiter__(self) -> AsyncIterator[str]:
         # Of a line that is too long the beginning and the end are kept.
@@ -76,15 +76,17 @@ class _Lines:
                 text = beginning.decode("utf-8", "replace") + sdk.storable(bytes(line)).decode("utf-8", "replace")
                 if beginning:
                     await self._refuse(text, sdk.INVALID, f"a request may have {LINE_BYTES_MAX} bytes")
-                elif text.strip() and sdk.readable(text):
-                    yield text
+                elif text.strip() and (flaw := sdk.flaw(text)):
+                    await self._refuse(text, *flaw)
                 elif text.strip():
-                    await self._refuse(text, sdk.NOT_JSON, "the request is not JSON, or too deep")
+                    yield text
                 line, beginning = bytearray(), b""
             line += rest
             if len(line) > LINE_BYTES_MAX:
                 beginning = beginning or bytes(line[:EDGE_BYTES])
                 del line[:-EDGE_BYTES]
+        # The client may have stopped to read before it closed its end, and keep the answers waiting.
+        self._scope.deadline = anyio.current_time() + listener.END_S_MAX
 
     async def _refuse(self, message: str, code: int, reason: str) -> None:
         await self._output.write(sdk.refusal(message, code, reason) + "\n")

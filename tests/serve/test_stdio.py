@@ -139,6 +139,35 @@ def test_a_request_that_cannot_be_read_is_answered_with_its_id(
     assert raw.end()[0] == 0
 
 
+REQUEST = {"jsonrpc": "2.0", "id": 77, "method": "ping", "params": {}}
+
+
+@pytest.mark.parametrize(
+    ("message", "number"),
+    [
+        ([REQUEST, REQUEST], None),
+        ({**REQUEST, "params": []}, 77),
+        ({**REQUEST, "jsonrpc": "1.0"}, 77),
+        ({**REQUEST, "method": 5}, 77),
+        ({"jsonrpc": "2.0", "id": 77}, 77),
+        ({**REQUEST, "id": 7.0}, None),
+        ({**REQUEST, "id": None}, None),
+        ("ping", None),
+    ],
+    ids=["batch", "parameters in order", "version", "method", "no method", "fraction as id", "no id", "text"],
+)
+def test_json_that_is_no_request_is_answered(away: Memory, major: int, message: Any, number: int | None) -> None:
+    raw = Raw(away, "--theme", "garden", major=major)
+    raw.send(json.dumps(message))
+    raw.begin("ping")
+    answer = next(raw.answers())
+    assert (answer["id"], answer["error"]["code"]) == (number, -32600)
+    # An error of the client is not answered: two programs could go on for ever.
+    raw.send(json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no request"}}))
+    assert raw.request("ping")["result"] == {}
+    assert raw.end()[0] == 0
+
+
 def test_it_serves_while_postgres_and_embedder_are_away_and_says_so(away: Memory, major: int) -> None:
     raw = Raw(away, "--theme", "garden", major=major)
     assert raw.request("tools/list")["result"]["tools"]
@@ -212,11 +241,15 @@ def test_nothing_is_left_running_when_the_client_goes_away(memory: Memory, way: 
     wait_until_gone(server)
 
 
-def test_a_client_that_reads_nothing_does_not_keep_it_alive(memory: Memory) -> None:
-    raw = Raw(memory, "--theme", "garden")
+@pytest.mark.parametrize("way", ["sends a signal", "closes stdin"])
+def test_a_client_that_reads_nothing_does_not_keep_it_alive(memory: Memory, major: int, way: str) -> None:
+    raw = Raw(memory, "--theme", "garden", major=major)
     for _ in range(60):
         raw.begin("tools/list")
-    raw.process.send_signal(signal.SIGTERM)
+    if way == "closes stdin":
+        raw.process.stdin.close()  # type: ignore[union-attr]
+    else:
+        raw.process.send_signal(signal.SIGTERM)
     assert raw.process.wait(20) == 0
 
 
