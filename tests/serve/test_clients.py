@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from typing import Any
 
@@ -239,16 +238,20 @@ def test_the_commands_of_the_manual_make_list_and_revoke_a_token(memory: Memory)
 
 def test_the_configurations_of_the_manual_lead_to_the_memory(memory: Memory) -> None:
     servers = configured("json") + configured("yml")
-    assert len(servers) == 7
+    assert len(servers) == 9
     started = set()
+    tokens = []
     for server in servers:
         if "url" in server:
             assert server["url"] == "http://127.0.0.1:8765/mcp"
-            assert re.fullmatch(r"Bearer \$\{[\w:-]+\}", server["headers"]["Authorization"])
+            tokens.append(server.get("requestOptions", server)["headers"]["Authorization"])
         else:
             assert server["command"] == "/path/to/hermes-pgvector"
             assert "/home/me/.hermes" in server["args"]
             started.add(tuple(str(memory.home) if each == "/home/me/.hermes" else each for each in server["args"]))
+    # Each client reads a token in its own way: Cursor, Claude Code, VS Code, Continue, Hermes.
+    names = ["env:MEMORY_TOKEN", "MEMORY_TOKEN", "input:memory-token", "{ secrets.MEMORY_TOKEN }", "MEMORY_TOKEN"]
+    assert tokens == [f"Bearer ${{{name}}}" for name in names]
     for arguments in started:
         command = [sdk(2).program, *arguments]
         session = memory.kept(Client(sdk(2), "stateless", command=command, env=memory.environment))
