@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import additions, runtime_messages
 from .provenance import LOCAL_TOOLS, REMOTE
-from .transcript import MERGED, exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
+from .transcript import MERGED, calls_of, exchanges, is_answer, is_compressed, is_summary, kept_with_summary, text_of
 
 MESSAGES_MAX, TOOLS_MAX, NAME_CHARS_MAX = 2000, 8, 64
 # So many messages are looked at for corrections that come late: behind the newest result of a tool, and in turns that
@@ -32,7 +32,8 @@ OWN = frozenset({
     "memory", "recall_memory", "recall_conversation", "list_memories", "remember", "update", "forget", "memory_write",
     "memory_search", "memory_tick", "memory_status", "memory_reflect", "memory_export", "memory_purge",
     "memory_optimize", "todo", "todo_list", "clarify", "write_file", "patch", "text_to_speech",
-    "image_generate", "cronjob", "cronjob_manage", "skills_list", "close_terminal", "send_message",
+    "image_generate", "cronjob", "cronjob_manage", "skills_list", "close_terminal", "send_message", "tool_search",
+    "tool_describe",
 })  # fmt: skip
 # The tools of this memory that answer with texts of many sources.
 RECALLING = frozenset({"recall_memory", "recall_conversation", "list_memories"})
@@ -163,7 +164,7 @@ class _ToolUse:
             self.names[COMPRESSED] = None
         elif message.get("role") == "user":
             self.names |= dict.fromkeys(additions.brought(text_of(message.get("content"))))
-        for call in _calls(message):
+        for call in calls_of(message):
             self.names[call.name] = None
             if call.name in RECALLING:
                 self.recalls.add(call.id)
@@ -178,11 +179,6 @@ class _ToolUse:
 
     def _trusts(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.trusted)
-
-
-class _Call(NamedTuple):
-    name: str
-    id: str
 
 
 def _start(recent: Sequence[Mapping[str, Any]], question: str | None = None) -> int:
@@ -253,7 +249,7 @@ def _savings(turn: Sequence[Mapping[str, Any]], trusted: Sequence[str]) -> list[
     question = next((text_of(message.get("content")) for message in turn if begins_turn(message)), "")
     used, found, own = _ToolUse(trusted), list[Saving](), dict[str, tuple[str, ...]]()
     for message in turn:
-        calls = [call for call in _calls(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
+        calls = [call for call in calls_of(message) if call.name == HOST_SAVING or call.name in OWN_SAVING]
         tools = tuple(used.tools()) if calls else ()
         if not LOCAL_TOOLS.issuperset(tools):
             hosts = (plain_id(call.id) for call in calls if call.name == HOST_SAVING)
@@ -291,18 +287,6 @@ def _is_summary(message: Mapping[str, Any]) -> bool:
     return is_summary(message, text) or runtime_messages.is_left_by_compression(text)
 
 
-def _calls(message: Mapping[str, Any]) -> list[_Call]:
-    """The calls of a message, which the host's record has as JSON."""
-    calls = _json(message.get("tool_calls"))
-    called = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
-    named = [(call.get("function"), str(call.get("id") or "")) for call in called]
-    return [
-        _Call(str(function["name"]), number)
-        for function, number in named
-        if isinstance(function, Mapping) and function.get("name")
-    ]
-
-
 def _beginning(text: str) -> Mapping[str, Any]:
     """The JSON object with which a result begins, or an empty one. Hosts append notes to results."""
     try:
@@ -310,11 +294,3 @@ def _beginning(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, Mapping) else {}
-
-
-def _json(value: Any) -> Any:
-    """A value, parsed if it is a text; None if it is no JSON."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return None

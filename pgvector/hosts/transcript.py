@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import runtime_messages
 
@@ -27,6 +28,15 @@ IMAGE_PARTS = frozenset({"image_url", "input_image"})
 FINISHED = (None, "", "stop", "length")
 # Hosts take as many parts of a client's message.
 PARTS_MAX = 1000
+# The tool by which one host calls those that it does not list for its model.
+BRIDGE = "tool_call"
+
+
+class Call(NamedTuple):
+    """A call of a tool: its name, and the id of the call."""
+
+    name: str
+    id: str
 
 
 def text_of(content: Any) -> str:
@@ -135,6 +145,32 @@ def carried(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]])
     tail = next((found for start in (head, head + 1) if (found := _tail(rest, after[start:]))), [])
     once, again = Counter(before), Counter(after)
     return [pair for pair in (*before[:head], *tail) if once[pair] == again[pair] == 1]
+
+
+def calls_of(message: Mapping[str, Any]) -> list[Call]:
+    """The calls of tools in a message, which the host's record has as JSON."""
+    called = (call for call in _mappings(message.get("tool_calls")) if isinstance(call.get("function"), Mapping))
+    return [Call(name, str(call.get("id") or "")) for call in called for name in _names(call["function"])]
+
+
+def _names(function: Mapping[str, Any]) -> list[str]:
+    """The name of the tool that is called, or the names of those that are called by BRIDGE."""
+    name = str(function.get("name") or "")
+    if name != BRIDGE:
+        return [name] if name else []
+    arguments = next(iter(_mappings(function.get("arguments"))), {})
+    asked = [str(call.get("name") or "").strip() for call in _mappings(arguments.get("calls") or arguments)]
+    return [name or BRIDGE for name in asked] or [BRIDGE]
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list, or the one object; the value may be JSON."""
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return []
+    found = value if isinstance(value, list) else [value]
+    return [one for one in found if isinstance(one, Mapping)]
 
 
 def _kind_and_text(part: Any) -> tuple[str, Any]:

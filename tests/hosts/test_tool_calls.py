@@ -179,6 +179,26 @@ def test_damaged_calls_tell_nothing(wrong: object) -> None:
     assert tools_of_turn([user("q"), {"role": "assistant", "tool_calls": wrong}, answer("a")], "q") == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "tools"),
+    [
+        ({"calls": [{"name": "todo_list", "arguments": {}}]}, []),
+        ({"name": "process_manage", "arguments": {}}, ["process_manage"]),
+        ({"calls": [{"name": "connectors__mail"}, {"name": "mcp__wiki__read"}]}, ["connectors__mail"]),
+        ({"calls": '[{"name": "connectors__mail"}]'}, ["connectors__mail"]),
+        ({"calls": [{"arguments": {}}]}, ["tool_call"]),
+        ({}, ["tool_call"]),
+        (None, ["tool_call"]),
+        ("{", ["tool_call"]),
+    ],
+)
+def test_a_tool_that_one_host_calls_by_another_is_told_by_its_own_name(arguments: object, tools: list[str]) -> None:
+    given = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    called = [{"id": "1", "function": {"name": "tool_call", "arguments": given}}]
+    turn = [user("q"), calls("tool_search"), RESULT, {"role": "assistant", "tool_calls": called}, RESULT, answer("a")]
+    assert list(read_turn(turn, "q", ["mcp__wiki__*"]).tools) == tools
+
+
 def test_the_tools_of_this_memory_are_the_agents_own() -> None:
     assert {schema["name"] for schema in every_schema(Settings())} <= OWN
 

@@ -223,6 +223,28 @@ def test_an_answer_of_third_parties_is_pointed_at_before_a_turn_and_found_by_a_t
 
 
 @pytest.mark.main_host("b")
+def test_a_tool_that_the_host_does_not_list_is_told_by_its_own_name(
+    make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
+) -> None:
+    hermes = make_hermes({"agent": {"disabled_toolsets": [name for name in TOOLSETS_OFF if name != "terminal"]}})
+    if hermes.host == "a":
+        pytest.skip("this host lists all tools")
+    own, local = "There is nothing to do yet, as far as I see.", "No process of ours runs at the moment."
+    tasks = Call("tool_call", {"calls": [{"name": "todo_list", "arguments": {}}]})
+    model.says(Call("tool_search", {"queries": ["list of tasks"]}), tasks, own)
+    hermes.ask("What is left to be done for the night?")
+    assert '"todos"' in model.requests[-1].results[-1]
+    model.says(Call("tool_call", {"name": "process_manage", "arguments": {"action": "list"}}), local)
+    hermes.ask("Does any process of ours run now?")
+    assert '"processes"' in model.requests[-1].results[-1]
+    rows.wait(lambda rows: len(rows.turns()) == 4)
+    assert {turn.content: turn.metadata.get("tools") for turn in rows.turns() if turn.role == "assistant"} == {
+        own: None, local: ["process_manage"],
+    }  # fmt: skip
+    assert hermes.complaints() == []
+
+
+@pytest.mark.main_host("b")
 def test_an_entry_that_is_saved_after_third_parties_were_read_says_so_and_is_pointed_at(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows
 ) -> None:
