@@ -133,7 +133,9 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
             return message
         rest = _without(content.strip(), texts[role], sizes[role])
         is_whole = content.strip() in said[role] and rest not in said[role]
-        return message if is_whole else {**message, "content": rest}
+        # Without a text, nothing tells that the host wrote the message, and began a turn with it.
+        is_begun = role == "user" and not rest
+        return message if is_whole or is_begun else {**message, "content": rest}
 
     return list(map(parted, messages))
 

@@ -12,6 +12,7 @@ from cachetools import LRUCache
 
 from ..files import LastingMarks, Marks, mark_name
 from ..hosts import state_db
+from ..hosts.runtime_messages import is_written_by_host
 from ..text.theme_names import normalise, reserved
 from .chats import Chat
 from .off_record import switch
@@ -135,9 +136,11 @@ def last_switch(home: Path, session_id: str) -> bool | None:
 
 def _switches(home: Path, session_id: str) -> Iterator[tuple[int, float, bool]]:
     """The messages that switch a session, the newest first: id, when it was written, and whether off the record."""
-    said = (found for found in reversed(state_db.messages(home, session_id, newest=True)) if found["role"] == "user")
-    switches = ((found["id"], found["written"], switch(found["content"])) for found in said if not found["taken_back"])
-    return ((number, at, off) for number, at, off in switches if off is not None)
+    sessions = (*(state_db.continued(home, session_id, ANCESTORS_MAX) or ()), session_id)
+    for found in reversed(state_db.own(home, sessions, state_db.messages(home, session_id, newest=True))):
+        by_person = found["role"] == "user" and not (found["taken_back"] or is_written_by_host(found, found["content"]))
+        if by_person and (off := switch(found["content"])) is not None:
+            yield found["id"], found["written"], off
 
 
 def went_on_off(home: Path, sessions: Sequence[str], was_off: Callable[[str, str], bool]) -> bool:

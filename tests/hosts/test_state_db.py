@@ -97,8 +97,10 @@ def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
     own = state_db.own(record, ["s"], [{"role": role, "content": content} for role, content in MERGED])
     assert said(own) == [
         ("user", "Which tap?"), ("assistant", ""), ("assistant", "The red one."), ("user", "Which bell?"),
-        ("assistant", "The old one.\nIt rings."), ("user", ""),
+        ("assistant", "The old one.\nIt rings."), ("user", BRIEF),
     ]  # fmt: skip
+    # The host asks it as a question, by `/retry`.
+    assert exchanges([*own, {"role": "assistant", "content": "Take a coat."}]) == exchanges(own)
 
 
 def test_a_transcript_into_which_nothing_was_delivered_stays_as_it_is(record: Path, tmp_path: Path) -> None:

@@ -156,6 +156,26 @@ def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_reco
 
 
 @pytest.mark.parametrize("off", [True, False])
+def test_what_is_delivered_into_a_session_switches_none_that_goes_on_from_it(off: bool, tmp_path: Path) -> None:
+    """Hosts merge it with what a person says after it, when they copy it into a branch."""
+    record, at = Record(tmp_path), context(tmp_path)
+    chat = Identity(gateway_session_key="agent:main:slack:dm:D1", platform="slack", chat_id="D1", user_id="U1")
+    job, words = "[Cron delivery: rain]\n", ("off the record", "on the record")
+    record.begin("s", "")
+    for said in words if not off else words[:1]:
+        Conversation(at, chat, "s", "primary").open_turn(said)
+        record.say("s", (f"{job}It rains.", ""))
+        record.say("s", (said, "Good."))
+    record.say("s", (f"{job}{words[off]}", ""))
+    for session, last in (("branch", f"{job}{words[off]}"), ("merged", f"{job}{words[off]}\n\nWhich tap?")):
+        record.begin(session, "s", model_config='{"_branched_from": "s"}')
+        for said in words if not off else words[:1]:
+            record.say(session, (f"{job}It rains.\n\n{said}", "Good."))
+        record.say(session, (last, ""))
+        assert Conversation(at, chat, session, "primary").caller("garden").off_record == off
+
+
+@pytest.mark.parametrize("off", [True, False])
 def test_a_branch_of_a_session_that_a_correction_took_off_the_record_is_so(off: bool, tmp_path: Path) -> None:
     """One host appends it to the result of a tool, where anybody may have written it: the mark counts."""
     record, at = Record(tmp_path), context(tmp_path)

@@ -273,8 +273,13 @@ def test_what_is_delivered_into_a_chat_from_elsewhere_is_part_of_none_of_its_tur
             if delivery:
                 deliver(*delivery)
         rows.wait(lambda rows: len(rows.turns()) == 8)
+        messenger.write(ANN, "off the record", until="off the record")
+        deliver("[Cron delivery: rain]\non the record", "user")
+        messenger.write(ANN, "/branch", until="ranch")
+        messenger.write(ANN, "The PIN of the house is 4711.", until="4711")
         messenger.write(ANN, "/new", until="")
         gateway.stop()
+    assert "PIN of the house" not in rows.text()
     hermes.ask("Say something about the weather of tomorrow")
     assert [turn.content for turn in rows.turns() if turn.role == "user"][:-1] == told
     assert len(rows.turns()) == 10
