@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,7 +128,7 @@ def test_a_gateway_has_the_env_file_of_its_start_and_other_homes_have_nothing_of
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hosts resolve `${…}` in the file, and read it once when they serve several profiles."""
-    monkeypatch.setitem(sys.modules, "gateway.run", ModuleType("gateway.run"))
+    monkeypatch.setitem(sys.modules, "gateway.run", SimpleNamespace(_gateway_runner_ref=object))
     gateway, work = tmp_path / "gateway", tmp_path / "work"
     for home in (gateway, work):
         home.mkdir()

@@ -171,8 +171,9 @@ def author_now(of_agent: str, otherwise: str) -> str:
 
 
 def in_gateway() -> bool:
-    """Whether this process is a gateway, which has no terminal."""
-    return "gateway.run" in sys.modules
+    """Whether this process is a gateway, which has no terminal. The terminal of one host imports its module, too."""
+    gateway: Callable[[], object] | None = getattr(sys.modules.get("gateway.run"), "_gateway_runner_ref", None)
+    return gateway is not None and gateway() is not None
 
 
 def user_zone() -> tzinfo | None:

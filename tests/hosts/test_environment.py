@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,3 +55,18 @@ def test_the_session_of_a_request_is_asked_for_without_an_import(
     assert environment.running("HERMES_SESSION_KEY") == "garden"
     assert environment.running("HERMES_SESSION_USER_ID") == ""
     assert finder.names == []
+
+
+@pytest.mark.parametrize(
+    ("module", "is_gateway"),
+    [
+        (None, False), (SimpleNamespace(), False), (SimpleNamespace(_gateway_runner_ref=lambda: None), False),
+        (SimpleNamespace(_gateway_runner_ref=object), True),
+    ],
+    ids=["", "being imported", "in a terminal", "in a gateway"],
+)  # fmt: skip
+def test_a_terminal_that_has_imported_the_gateway_is_none(
+    module: SimpleNamespace | None, is_gateway: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gateway.run", module)
+    assert environment.in_gateway() == is_gateway

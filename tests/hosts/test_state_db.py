@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -192,7 +192,7 @@ def test_a_gateway_may_record_the_sessions_of_all_profiles_in_its_own_home(
     monkeypatch.setenv("HERMES_HOME", str(gateway))
     assert state_db.messages(work, "s1") == []
     assert state_db.recent_sessions(work, 0, 10) == []
-    monkeypatch.setitem(sys.modules, "gateway.run", ModuleType("gateway.run"))
+    monkeypatch.setitem(sys.modules, "gateway.run", SimpleNamespace(_gateway_runner_ref=object))
     assert said(state_db.messages(work, "s1")) == [("user", turn[0]), ("assistant", turn[1])]
     assert state_db.ancestors(work, "s2", 9) == state_db.continued(work, "s2", 9) == ("s1",)
     assert state_db.messages(work, "s3") == []

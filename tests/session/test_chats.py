@@ -346,7 +346,7 @@ def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(
 
     # A terminal that resumes the session is not the person.
     assert theme("s1") == "default"
-    monkeypatch.setitem(sys.modules, "gateway.run", types.ModuleType("gateway.run"))
+    monkeypatch.setitem(sys.modules, "gateway.run", types.SimpleNamespace(_gateway_runner_ref=object))
     assert (theme("s1"), theme("s2"), theme("unknown")) == (chat, "default", "default")
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as record:
         record.execute("begin exclusive")
