@@ -60,7 +60,7 @@ _REWOUND = """
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
     select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
-    from sessions where id = ?"""
+    from sessions where id = ? and session_key <> ''"""
 _PARENTS = """
     with recursive line (id, depth) as (
       select parent_session_id, 1 from sessions where id = ?
@@ -250,8 +250,7 @@ def origin(home: Path, session_id: str) -> dict[str, str]:
     Raises Unavailable while the host locks it: the session may be anybody's.
     """
     rows = _read_unlocked(home_of_record(home, session_id, _read_unlocked), _ORIGIN, (session_id,))
-    found = {name: str(value) for row in rows for name, value in dict(row).items() if value}
-    return found if "gateway_session_key" in found else {}
+    return {name: str(value) for row in rows for name, value in dict(row).items() if value}
 
 
 def titles(home: Path, sessions: Sequence[str]) -> dict[str, str]:
@@ -297,7 +296,7 @@ def _read_unlocked(home: Path, statement: str, values: Sequence[object]) -> list
         return _select(home, statement, values)
     except (sqlite3.Error, UnicodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
-            log.warning("state.db of the host is locked: the agent that compresses a session now has no memory")
+            log.warning("state.db of the host is locked: it is not known whose session this is, and nothing is stored")
             raise Unavailable("state.db of the host is locked; try again later") from error
         unreadable(error)
         return []

@@ -101,14 +101,16 @@ class OffRecordMarks(LastingMarks):
         self._late_lock = threading.Lock()
 
 
-def session_marks(theme: str, key: str, session_id: str) -> list[str]:
+def session_marks(theme: str, key: str, session_id: str, *, terminal: bool) -> list[str]:
     """The marks of a session off the record, in this home; any of them counts.
 
     Settings and working folders may give its theme another name while it goes on, so the session key, or that there
-    is none, counts as well. The id alone counts in chats of the host: clients choose ids and name themes.
+    is none, counts as well. The id alone counts in chats of the host, and in terminals, which may go on with the
+    session of a chat: clients choose ids and name themes.
     """
     names = dict.fromkeys(f"{session_id}:{name}" for name in (theme, normalise(key)))
-    return [mark_name(name) for name in ([session_id] if reserved(theme) and Chat.of(key) else []) + list(names)]
+    of_host = terminal or (reserved(theme) and Chat.of(key))
+    return [mark_name(name) for name in ([session_id] if of_host else []) + list(names)]
 
 
 def turn_mark(session_id: str, answer: str = "") -> str:

@@ -52,7 +52,8 @@ class Replay:
         It may run before `take_turn` of the last turn, which waits on a thread of the host.
         """
         self.unanswered = ()
-        if not self._has_transcript or self._session.is_off(theme := self._session.theme()):
+        theme = self._session.theme()
+        if not self._has_transcript or self._session.is_off(theme) or self._session.is_of_chat():
             return
         messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
         sessions = (*self._session.lineage.ancestors, self._session.id)
@@ -74,7 +75,7 @@ class Replay:
         answer may follow the question of another turn: then only turns that were not handed over yet are taken.
         """
         theme = self._session.allowed_theme()
-        if theme is None or not self._session.stores_turns or self._session.is_off(theme):
+        if theme is None or not self._session.stores_turns or self._session.is_off(theme) or self._session.is_of_chat():
             return True
         messages = self._home.own_messages(self._session.identity, self._session.id, self._session.lineage, messages)
         record = state_db.messages(self._home.home, self._session.id)

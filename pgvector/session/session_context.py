@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..hosts import state_db
 from ..hosts.environment import running
+from ..text.keep import TERMINALS
 from .home_context import HomeContext
 from .identity import Identity
 from .off_record_marks import session_marks
@@ -55,7 +57,18 @@ class SessionContext:
 
     def marks(self, theme: str, session_id: str = "") -> list[str]:
         """The marks of which any says that the session, or another one with its key, is off the record."""
-        return session_marks(theme, self._key(), session_id or self.id)
+        terminal = self.identity.platform in TERMINALS
+        return session_marks(theme, self._key(), session_id or self.id, terminal=terminal)
+
+    def is_of_chat(self) -> bool:
+        """Whether a terminal goes on with the session of a chat or a client, whose turns are in the theme of that.
+
+        Raises Unavailable when the host's record cannot be read now.
+        """
+        if self.identity.platform not in TERMINALS or self.identity.gateway_session_key:
+            return False
+        sessions = (*self._home.continued(self.id, self.lineage), self.id)
+        return any(state_db.origin(self._home.home, session) for session in sessions)
 
     def origin(self, theme: str, session_id: str = "") -> dict[str, Any]:
         """Where an event of the session, or of another one with its key, comes from."""

@@ -23,7 +23,7 @@ from spools import die
 
 from hermes_memory_pgvector.errors import SettingsError, Unavailable
 from hermes_memory_pgvector.hosts.tool_calls import read_turn
-from hermes_memory_pgvector.model import Caller, TurnTaken
+from hermes_memory_pgvector.model import Caller, Event, SessionEnded, TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session import themes
@@ -353,6 +353,42 @@ def test_an_agent_of_a_gateway_that_only_compresses_a_session_has_its_theme(
         with pytest.raises(Unavailable, match="is locked"):
             theme("s1")
     assert theme("s1") == chat
+
+
+def test_a_terminal_that_goes_on_with_a_session_of_a_chat_repeats_nothing_of_it_and_is_off_the_record_with_it(
+    tmp_path: Path,
+) -> None:
+    """What is said in it belongs to the home, what was said in the chat to the person."""
+    key, repeated = "agent:main:slack:dm:D0456EFGH", list[Event]()
+    at = HomeContext(
+        Settings(), tmp_path, tmp_path / "pgvector", home_id=lambda: "h", change_entry=lambda *_, **__: True,
+        accept=lambda event: not repeated.append(event),
+    )  # fmt: skip
+    with closing(sqlite3.connect(tmp_path / "state.db")) as record:
+        of_chat = "session_key, chat_id, chat_type, thread_id, user_id"
+        record.execute(f"create table sessions (id, source, parent_session_id, end_reason, model_config, {of_chat})")
+        branched = '{"_branched_from": "s1"}'
+        for row in (("s1", "slack", "", "", key), ("s2", "cli", "s1", branched, ""), ("s3", "cli", "", "", "")):
+            record.execute("insert into sessions values (?, ?, ?, '', ?, ?, '', '', '', '')", row)
+        record.commit()
+
+    def terminal(session: str) -> Conversation:
+        return Conversation(at, Identity(platform="cli"), session, "primary")
+
+    said = ("Who keeps the key of the boathouse in winter?", "Ines keeps the key of the boathouse until the spring.")
+    told = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
+    for session in ("s1", "s2", "s3"):
+        one = terminal(session)
+        one.replay.end(told)
+        one.open_turn(said[0])
+        assert one.replay.checkpoint(told)
+    assert [event.session_id for event in repeated if isinstance(event, SessionEnded)] == ["s3", "s3"]
+    chat = Conversation(at, Identity(gateway_session_key=key, platform="slack"), "s1", "primary")
+    for message, off in (("off the record", True), ("on the record", False)):
+        chat.open_turn(message)
+        assert [terminal(session).caller("default").off_record for session in ("s1", "s3")] == [off, False]
+    terminal("s1").open_turn("off the record")
+    assert chat.caller(chat.session.theme()).off_record
 
 
 @pytest.mark.parametrize("key", [MAIL, PHONE, "telegram:123456789", "@alice:matrix.org"])

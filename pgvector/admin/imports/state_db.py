@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -72,6 +72,8 @@ class _Job:
     skipped: Counter[str] = field(default_factory=Counter)
     wrong: list[tuple[int, str]] = field(default_factory=list)
     planned: dict[str, Counter[Pair]] = field(default_factory=dict)
+    themes: dict[str, set[str]] = field(default_factory=dict)
+    """The themes that may have turns of a session."""
 
     @property
     def settings(self) -> Settings:
@@ -163,7 +165,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
         times.setdefault(texts, []).append(at)
     job.counts["found"] += len(ended.turns)
     try:
-        _store(job, ended, noted, times, _marks(row, identity))
+        _store(job, ended, noted, times, _marks(row, identity), _others(job, ended, identity))
     except BadEvent as error:
         job.wrong.append((0, f"session {named}: {error}"))
 
@@ -208,11 +210,27 @@ def _marks(row: Mapping[str, Any], identity: Identity) -> dict[str, str]:
     return {**marks, "title": clean(title)[:200]} if isinstance(title, str) and title.strip() else marks
 
 
+def _others(job: _Job, ended: SessionEnded, identity: Identity) -> set[str]:
+    """The other themes that may have turns of a session: what a terminal that went on with it stored is in its own."""
+    themes = {theme for session in ended.ancestors for theme in job.themes.get(session, ())}
+    if identity.gateway_session_key:
+        themes.add(templated_theme(replace(identity, gateway_session_key=""), job.settings))
+    job.themes[ended.session_id] = {ended.theme, *themes}
+    return themes - {ended.theme}
+
+
 def _store(
-    job: _Job, ended: SessionEnded, noted: dict[Pair, Pair], times: dict[Pair, list[datetime]], marks: Mapping[str, str]
+    job: _Job,
+    ended: SessionEnded,
+    noted: dict[Pair, Pair],
+    times: dict[Pair, list[datetime]],
+    marks: Mapping[str, str],
+    others: Iterable[str],
 ) -> None:
     with job.database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
         missing = rows.missing_of_session(connection, ended)
+        for theme in others:
+            missing = rows.missing_of_session(connection, replace(ended, theme=theme, turns=tuple(missing)))
         if asked := [turn for turn in missing if turn in noted]:
             earlier = replace(ended, turns=tuple(noted[turn] for turn in asked))
             left = Counter(rows.missing_of_session(connection, earlier))

@@ -502,3 +502,21 @@ def test_a_file_that_is_no_record_is_refused(bring: Callable[..., Outcome], reco
     assert bring().code == 1
     record.path.unlink()
     assert bring().code == 2
+
+
+def test_what_a_terminal_said_in_the_session_of_a_person_is_stored_once(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal that goes on with it, or makes a branch of it, stores what is said there in its own theme."""
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", "a long random text")
+    chat = {"source": "telegram", "chat_type": "dm", "chat_id": "4711", "user_id": "4711"}
+    record.say("s1", 1, 2, **chat, session_key="agent:main:telegram:dm:4711")
+    record.say("s2", 1, 2, 3, parent_session_id="s1", model_config='{"_branched_from": "s1"}')
+    said = TurnTaken(theme="default", session_id="s1", user=turn(2)[0], assistant=turn(2)[1])
+    opened = Database(load(home), home)
+    with opened.transaction(5, 5) as connection:
+        rows.apply(connection, [prepare(said)])
+    opened.close()
+    assert bring().document["rows"]["turn"] == {"found": 5, "new": 2}
+    assert sorted(numbers(database)) == ["1", "2", "3"]
+    assert bring().document["rows"]["turn"]["new"] == 0

@@ -318,6 +318,39 @@ def test_a_branch_in_a_messenger_is_a_session_of_the_same_person(
     assert len(rows.turns()) == 8
 
 
+@pytest.mark.slow
+def test_a_terminal_that_goes_on_with_the_session_of_a_person_repeats_nothing_of_it(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    model.script = lambda request: answer_to(asked(request))
+    source, mouth, bed, gold, banks = (
+        f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed", "gold", "banks")
+    )
+    with hermes.gateway(**messenger.environment) as gateway:
+        messenger.write(ANN, source, until=source)
+        (session,) = hermes.sessions()
+        with hermes.chat("--resume", session) as chat:
+            chat.ask(mouth)
+            messenger.write(ANN, bed, until=bed)
+            messenger.write(ANN, "off the record", until="off the record")
+            chat.ask(gold)
+            messenger.write(ANN, "on the record", until="on the record")
+            assert chat.leave() == 0
+        messenger.write(ANN, banks, until=banks)
+        messenger.write(ANN, "/new", until="")
+        gateway.stop()
+    anns = theme_of(rows, source)
+    assert {turn.content: turn.theme for turn in rows.turns() if turn.role == "user"} == {
+        source: anns, mouth: "default", bed: anns, banks: anns,
+    }  # fmt: skip
+    assert len(rows.turns()) == 8
+    done = hermes.run(
+        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
+    )
+    assert json.loads(done.stdout)["rows"]["turn"]["new"] == 0
+    assert hermes.complaints() == []
+
+
 @pytest.mark.main_host("a")
 def test_a_branch_and_an_undo_in_a_profile_of_a_gateway_are_those_of_its_record(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, messenger: Messenger
