@@ -11,6 +11,8 @@ from typing import Any
 
 # How a message begins by which a host records what it has delivered into a chat, such as the answer of a job.
 DELIVERED = ("[Cron delivery: ", "[Webhook delivery: ")
+# How one begins by which the session of a terminal goes on in a chat.
+HANDED_OFF = "[Session was just handed off from CLI ("
 # How a message begins with which a host starts a turn by itself.
 TURNS = (
     *DELIVERED,
@@ -27,7 +29,7 @@ TURNS = (
     "[Continuing toward this kanban task",
     "[The work looks complete, but the task is still open]",
     "[Goal set] Continue with the goal you were just given",
-    "[Session was just handed off from CLI (",
+    HANDED_OFF,
 )
 # Several notices in one message; news of a task, in any language; the prompt of a worker; why a terminal ended.
 PATTERNS = (

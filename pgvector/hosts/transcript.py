@@ -110,6 +110,15 @@ def without_repeated(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[
     return [message for place, message in enumerate(messages) if place not in gone]
 
 
+def since_handoff(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The messages of a chat since its session was handed off from a terminal, which has stored those before."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.get("role") == "user" and text_of(message.get("content")).startswith(runtime_messages.HANDED_OFF):
+            return messages[place:]
+    return messages
+
+
 def kept_with_summary(text: str) -> str:
     """The text of the earlier message that a compression put into one message with its summary; empty without one."""
     found = SUMMARY.match(text)

@@ -12,7 +12,7 @@ from typing import Any
 from ..hosts import state_db
 from ..hosts.config import person_key
 from ..hosts.environment import in_gateway, running, working_folder
-from ..hosts.transcript import without_repeated
+from ..hosts.transcript import since_handoff, without_repeated
 from ..model import Event
 from ..settings import Settings
 from ..text import personal_keys
@@ -103,11 +103,12 @@ class HomeContext:
     def own_messages(
         self, identity: Identity, session_id: str, lineage: Lineage, messages: Sequence[Mapping[str, Any]]
     ) -> Sequence[Mapping[str, Any]]:
-        """The messages of a session without those that were delivered into it, as hosts do with chats, and copies."""
+        """The messages of a session without copies, and in a chat without what was said or delivered elsewhere."""
         messages = without_repeated(messages)
         if not identity.chat_id:
             return messages
-        return state_db.own(self.home, (*self.continued(session_id, lineage), session_id), messages)
+        sessions = (*self.continued(session_id, lineage), session_id)
+        return state_db.own(self.home, sessions, since_handoff(messages))
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, is_compressed, text_of
+from hermes_memory_pgvector.hosts.transcript import PARTS_MAX, carried, exchanges, is_compressed, since_handoff, text_of
 from hermes_memory_pgvector.session.capture import Capture
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.text.keep import Source
@@ -105,3 +105,11 @@ def test_of_a_message_in_one_with_a_summary_a_question_alone_is_kept(role: str, 
     opening = [] if role == "user" else [{"role": "user", "content": ""}]
     assert exchanges([*opening, {"role": role, "content": kept}, {"role": "assistant", "content": FILED}]) == told
     assert is_compressed([{"role": role, "content": kept}])
+
+
+def test_what_was_said_before_a_terminal_handed_its_session_to_a_chat_is_not_of_the_chat() -> None:
+    said = [{"role": role, "content": text} for role, text in (("user", "Which tap?"), ("assistant", "The red one."))]
+    note = {"role": "user", "content": '[Session was just handed off from CLI ("taps") to this channel. Go on.]'}
+    quoted = {"role": "user", "content": f"What does this mean: {note['content']}"}
+    assert since_handoff([*said, note, *said, note, quoted, *said]) == [note, quoted, *said]
+    assert since_handoff(said) is said

@@ -351,6 +351,29 @@ def test_a_terminal_that_goes_on_with_the_session_of_a_person_repeats_nothing_of
     assert hermes.complaints() == []
 
 
+@pytest.mark.slow
+def test_a_chat_that_a_terminal_hands_its_session_to_repeats_nothing_of_it(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows, messenger: Messenger
+) -> None:
+    model.script = lambda request: answer_to(asked(request))
+    source, mouth, bed = (f"Tell me about the {what} of the river Aare, please" for what in ("source", "mouth", "bed"))
+    variables = {**messenger.environment, "SIGNAL_HOME_CHANNEL": ANN.number}
+    with hermes.gateway(**variables) as gateway:
+        messenger.write(ANN, source, until=source)
+        with hermes.chat(**variables) as chat:
+            chat.ask(mouth)
+            sent = len(messenger.sent)
+            chat.command("/handoff signal")
+            messenger.wait("Noted", since=sent)
+        messenger.write(ANN, bed, until=bed)
+        messenger.write(ANN, "/new", until="")
+        gateway.stop()
+    said = [(turn.content, turn.theme == "default") for turn in rows.turns() if turn.role == "user"]
+    assert said == [(source, False), (mouth, True), (bed, False)]
+    assert len(rows.turns()) == 6
+    assert hermes.complaints() == []
+
+
 @pytest.mark.main_host("a")
 def test_a_branch_and_an_undo_in_a_profile_of_a_gateway_are_those_of_its_record(
     make_hermes: Callable[..., Hermes], model: ModelEndpoint, rows: Rows, messenger: Messenger
