@@ -154,3 +154,11 @@ def newest_of_sessions(
     values = {"sessions": list(sessions), "since": since, "until": until, "limit": limit}
     rows = connection.execute(QUERIES["newest_of_sessions"], values)
     return [(row["session_id"], bytes(row["key"]), row["at"]) for row in rows]
+
+
+def themes_of_sessions(connection: Connection, sessions: Sequence[str]) -> dict[str, set[str]]:
+    """The themes that have turns of each of these sessions: of clients, several may have the same id."""
+    found: dict[str, set[str]] = {}
+    for row in connection.execute(QUERIES["themes_of_sessions"], {"sessions": list(sessions)}):
+        found.setdefault(row["session_id"], set()).add(row["theme"])
+    return found

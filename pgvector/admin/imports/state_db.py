@@ -25,7 +25,7 @@ from ...session.off_record_marks import OffRecordMarks
 from ...session.person_key import key_bytes
 from ...session.themes import allowed, templated_theme, theme_of
 from ...settings import Settings
-from ...store import rows
+from ...store import rows, statistics
 from ...store.connection.database import Database
 from ...store.passages import prepare
 from ...text.cleaning import clean
@@ -73,7 +73,7 @@ class _Job:
     wrong: list[tuple[int, str]] = field(default_factory=list)
     planned: dict[str, Counter[Pair]] = field(default_factory=dict)
     themes: dict[str, set[str]] = field(default_factory=dict)
-    """The themes that may have turns of a session."""
+    """The themes that have turns of a session."""
 
     @property
     def settings(self) -> Settings:
@@ -103,6 +103,9 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
         raise Refused(f"{path}: {error.strerror}; nothing is imported") from None
     # The oldest first: a session may begin with turns of one before it, in which more may have been said later.
     sessions.sort(key=_began)
+    with database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
+        named = (str(row.get(name) or "") for row in sessions for name in ("id", "parent_session_id"))
+        job.themes = statistics.themes_of_sessions(connection, list(dict.fromkeys(map(clean, named))))
     with console.progress() as progress:
         for row in progress.track(sessions, description="sessions"):
             _session(job, row)
@@ -211,11 +214,14 @@ def _marks(row: Mapping[str, Any], identity: Identity) -> dict[str, str]:
 
 
 def _others(job: _Job, ended: SessionEnded, identity: Identity) -> set[str]:
-    """The other themes that may have turns of a session: what a terminal that went on with it stored is in its own."""
-    themes = {theme for session in ended.ancestors for theme in job.themes.get(session, ())}
-    if identity.gateway_session_key:
-        themes.add(templated_theme(replace(identity, gateway_session_key=""), job.settings))
-    job.themes[ended.session_id] = {ended.theme, *themes}
+    """The other themes that may have turns of a session: a terminal may go on with it, and clients may share its id.
+
+    What goes into the theme that an operator has named is looked for in this one only.
+    """
+    is_moved = job.rules.theme and not identity.gateway_session_key
+    sessions = ended.ancestors if is_moved else (ended.session_id, *ended.ancestors)
+    themes = {theme for session in sessions for theme in job.themes.get(session, ())}
+    job.themes.setdefault(ended.session_id, set()).add(ended.theme)
     return themes - {ended.theme}
 
 

@@ -520,3 +520,23 @@ def test_what_a_terminal_said_in_the_session_of_a_person_is_stored_once(
     assert bring().document["rows"]["turn"] == {"found": 5, "new": 2}
     assert sorted(numbers(database)) == ["1", "2", "3"]
     assert bring().document["rows"]["turn"]["new"] == 0
+
+
+def test_turns_of_clients_that_share_a_session_stay_in_the_theme_of_each(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str
+) -> None:
+    """One host does not record what a client calls itself, the other one what the last of them did."""
+    record.say("s1", 1, 2, 3, source="api_server", session_key="garden")
+    opened = Database(load(home), home)
+    with opened.transaction(5, 5) as connection:
+        for theme, number in (("garden", 1), ("kitchen", 2)):
+            said = TurnTaken(theme=theme, session_id="s1", user=turn(number)[0], assistant=turn(number)[1])
+            rows.apply(connection, [prepare(said)])
+    opened.close()
+    assert bring().document["rows"]["turn"] == {"found": 3, "new": 1}
+    assert bring().document["rows"]["turn"] == {"found": 3, "new": 0}
+    # Sessions without a person come into the theme that the operator names.
+    record.say("s2", 4, source="api_server")
+    assert bring().document["rows"]["turn"] == {"found": 4, "new": 1}
+    done = hermes_pgvector("--home", str(home), "import", "--from", "state-db", str(record.path), "--json")
+    assert done.document["rows"]["turn"] == {"found": 4, "new": 0}

@@ -137,6 +137,12 @@ def test_themes_that_begin_with_the_same_words_are_each_filed_and_recalled_under
             recalled = "".join(model.requests[-1].recalled)
             assert answer in recalled
             assert not any(other in recalled for other in answers.values() if other != answer)
+        rows.wait(lambda rows: len(rows.turns()) == 8)
+    # Neither host records for each turn which theme it was in.
+    done = hermes.run(
+        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
+    )
+    assert json.loads(done.stdout)["rows"]["turn"] == {"found": 4, "new": 0}
     assert hermes.complaints() == []
 
 
