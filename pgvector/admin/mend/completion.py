@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ...errors import Refused
 from ...hosts.installation import pip_install
@@ -30,7 +31,7 @@ def completion(home: Path, console: Console, args: argparse.Namespace) -> int:  
     return 0
 
 
-def _offer_paths(parser: argparse.ArgumentParser, offers: Mapping[str, Mapping[str, str]]) -> None:
+def _offer_paths(parser: argparse.ArgumentParser, offers: Mapping[str, Mapping[str, Any]]) -> None:
     """Have the script offer files and folders for the arguments that take them, in all commands of a parser."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -439,11 +439,12 @@ def test_an_export_to_a_closed_stdout_is_refused(database: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_export_that_a_signal_ends_leaves_nothing(database: str, tmp_path: Path, sent: signal.Signals) -> None:
-    folder = tmp_path / "out"
+    folder, home = tmp_path / "out", tmp_path / "home"
     folder.mkdir()
+    home.mkdir()
     with psycopg.connect(database) as connection:
         connection.execute("lock table conversations")
-        process = started(database, tmp_path / "home", "export", str(folder / "memory.jsonl"))
+        process = started(database, home, "export", str(folder / "memory.jsonl"))
         wait_for(lambda: any(folder.iterdir()))
         process.send_signal(sent)
         error = process.communicate(timeout=30)[1]
