@@ -82,6 +82,28 @@ def test_row_security_is_turned_on_with_grants_that_need_nothing_more(
     assert granted(run)[0] == ("dm-*", False)
 
 
+def test_another_run_grants_the_persons_that_an_administrator_has_imported(
+    run: Callable[..., Outcome], tmp_path: Path, database: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure = ("migrate", "--runtime-role", role, "--row-security")
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "insert into memory_entries (agent_identity, target, content) values (%s, 'memory', 'likes tea')", [PERSON]
+        )
+    with monkeypatch.context() as patched:
+        patched.setenv("HERMES_PGVECTOR_DSN", database)
+        archive = str(tmp_path / "archive")
+        assert run("export", archive).code == 0
+        with psycopg.connect(database) as connection:
+            connection.execute("truncate memory_entries, memory_history cascade")
+        assert run(*secure).code == 0
+        assert run("import", archive).code == 0
+    assert (PERSON, True) not in granted(run)
+    assert f"role {role} has 1 new grant" in run(*secure).err
+    assert (PERSON, True) in granted(run)
+    assert "likes tea" in run("list", "--theme", PERSON).out
+
+
 def test_what_an_agent_stores_while_row_security_is_turned_on_is_not_refused(
     run: Callable[..., Outcome], database: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
