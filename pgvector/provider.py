@@ -122,7 +122,7 @@ class PgvectorMemoryProvider(SetupHooks, MemoryProvider):
         runtime = acquire(settings, home)
         before, identity = self._begun, Identity.of(kwargs)
         context, folder = str(kwargs.get("agent_context") or "primary"), str(kwargs.get("cwd") or "")
-        conversation = Conversation(runtime.context, identity, session_id or "", context, folder)
+        conversation = Conversation(runtime.context, identity, str(session_id or ""), context, folder)
         self._begun = _Session(runtime, conversation, Notifier(kwargs))
         if before is not None:
             release(before.runtime)

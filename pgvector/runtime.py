@@ -160,10 +160,8 @@ class Runtime:
                 return True
             return self.writer.accept(event)
         if event.theme not in self._unknown_themes:
-            log.warning(
-                "theme %s is not in allowed_themes: its events become dead letters; see: hermes-pgvector doctor",
-                shown(event.theme),
-            )
+            told = "theme %s is not in allowed_themes: its events become dead letters; see: hermes-pgvector doctor"
+            log.warning(told, shown(event.theme))
             self._unknown_themes = {event.theme, *list(self._unknown_themes)[:UNKNOWN_THEMES_MAX]}
         return self.writer.divert(event, NOT_ALLOWED)
 
@@ -242,7 +240,7 @@ class Runtime:
         return self.persons.themes(theme)
 
     def scope(self, theme: str, name: str, session_id: str, granted: tuple[str, ...] | None = None) -> Scope:
-        """As `themes.scope_of`, with the settings of the home."""
+        """As `scopes.scope_of`, with the settings of the home."""
         return scope_of(theme, name, session_id, self.settings, granted)
 
     def wait_ready(self, timeout_s: float) -> bool:

@@ -69,9 +69,9 @@ class Conversation:
         """The message that took the session off the record when its turn was over; once, empty when there is none."""
         return self._home.off_record.late_switch(self.session.marks(self.session.theme()))
 
-    def go_on(self, session_id: str, parent_session_id: str, *, anew: bool, reason: str = "") -> None:
+    def go_on(self, session_id: Any, parent_session_id: Any, *, anew: bool, reason: str = "") -> None:
         """Continue under another session id. Unless it begins `anew`, it goes on with the transcript so far."""
-        before = parent_session_id or self.session.id
+        session_id, before = str(session_id or ""), str(parent_session_id or self.session.id)
         if not session_id or session_id == self.session.id:
             return
         theme, resumed = self.session.theme(), reason == "resume"

@@ -149,9 +149,8 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if row["recorded"] > (most := state_db.MESSAGES_MAX):
         job.wrong.append((0, f"session {named}: only the first {most:,} messages are read"))
     messages = [message for message in recorded if not message["taken_back"]]
-    judge = partial(job.capture.turn, source=source)
     ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
-    shared = not identity.has_one_author
+    judge, shared = partial(job.capture.turn, source=source), not identity.has_one_author
     judged = list(turns_of(messages, judge, shared=shared, sessions=(session_id, *ancestors), marks=job.off))
     if row.get("end_reason") == "compression":
         # The session that goes on from it has a last question without an answer, too.
@@ -162,8 +161,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
         turns=tuple(texts for _, _, texts in judged), parent_session_id=str(row.get("parent_session_id") or ""),
     )  # fmt: skip
     ended = validate(ended, job.settings)  # type: ignore[assignment]
-    noted = _with_notes(job, ended, [pair for _, pair, _ in judged])
-    times: dict[Pair, list[datetime]] = {}
+    noted, times = _with_notes(job, ended, [pair for _, pair, _ in judged]), dict[Pair, list[datetime]]()
     for (at, _, _), texts in zip(judged, ended.turns, strict=True):
         times.setdefault(texts, []).append(at)
     job.counts["found"] += len(ended.turns)
