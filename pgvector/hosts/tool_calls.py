@@ -65,7 +65,7 @@ class TurnRecord:
     `kind` is that of its question, if no person wrote it. `tools` are those whose results may come from outside, at
     most TOOLS_MAX, first those of third parties; COMPRESSED stands for tools that a compression may have taken from the
     transcript while the turn was running. `saved` is as `savings`. `corrections` are what a person said meanwhile,
-    `earlier` those before the turn that may have come late, and `late` how many of all there are such ones now.
+    `earlier` those before the turn that may have come late, and `late` all that are such ones now.
     `steered` are those of them that are messages of their own, so that no result of a tool can forge them. `answer` is
     as the host recorded it, which may add something to the one that it hands over, such as which files were not
     written. `merged` are questions without an answer that stand before this one in its message. `before` are the
@@ -77,7 +77,7 @@ class TurnRecord:
     saved: Sequence[Saving] = ()
     corrections: Sequence[str] = ()
     earlier: Sequence[str] = ()
-    late: int = 0
+    late: Sequence[str] = ()
     steered: frozenset[str] = frozenset()
     answer: str = ""
     merged: str = ""
@@ -113,8 +113,8 @@ def _corrections(messages: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(chain.from_iterable(found))
 
 
-def _late(recent: Sequence[Mapping[str, Any]], start: int) -> tuple[list[str], int, frozenset[str]]:
-    """The corrections in the LATE_MAX messages before the turn that begins there, and how many the newest have.
+def _late(recent: Sequence[Mapping[str, Any]], start: int) -> tuple[list[str], list[str], frozenset[str]]:
+    """The corrections in the LATE_MAX messages before the turn that begins there, and in the newest.
 
     That of a turn which was interrupted then is heard late, too. Last come those of all in messages of their own.
     """
@@ -122,7 +122,7 @@ def _late(recent: Sequence[Mapping[str, Any]], start: int) -> tuple[list[str], i
     found = [(place, said) for place in places for said in _corrections(recent[place : place + 1])]
     earlier = [said for place, said in found if place < start]
     steered = frozenset(said for place, said in found if recent[place].get("role") == "user")
-    return earlier, sum(place >= len(recent) - LATE_MAX for place, _ in found), steered
+    return earlier, [said for place, said in found if place >= len(recent) - LATE_MAX], steered
 
 
 def tools_by_answer(messages: Sequence[Mapping[str, Any]], trusted: Sequence[str] = ()) -> dict[str, list[str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from cachetools import LRUCache
 
 from .state import Taken, Turn
 
-# Sessions whose number of corrections is known.
+# Sessions whose corrections are known.
 CORRECTED_MAX = 10_000
 # The length of all texts that are kept to see that a question is asked again, and of how many turns of a session.
 TAKEN_CHARS_MAX, TAKEN_MAX = 4_000_000, 10
@@ -22,7 +23,7 @@ class RecentTurns:
     """Turns that began, turns that were handed over, and corrections, by theme and session. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._corrections: LRUCache[Key, int] = LRUCache(CORRECTED_MAX)
+        self._corrections: LRUCache[Key, Sequence[int]] = LRUCache(CORRECTED_MAX)
         self._taken: LRUCache[Key, Sequence[Taken]] = LRUCache(TAKEN_CHARS_MAX, getsizeof=_taken_chars)
         self._opened: LRUCache[Key, Sequence[Turn]] = LRUCache(OPENED_CHARS_MAX, getsizeof=_opened_chars)
 
@@ -52,17 +53,28 @@ class RecentTurns:
         """The last turns of a session that were handed over, in order."""
         return self._taken.get((theme, session_id), ())
 
-    def unheard(self, theme: str, session_id: str, earlier: Sequence[str], late: int, *, missed: int) -> Sequence[str]:
+    def unheard(
+        self, theme: str, session_id: str, earlier: Sequence[str], late: Sequence[str], *, missed: int
+    ) -> Sequence[str]:
         """Those corrections before a turn that were not there when the turn before was handed over.
 
         Hosts put what was said before the model's first answer to the last result of a tool, also of an earlier turn,
-        so that no transcript tells which turn it belongs to, and hand over no turn that was interrupted. `late` is how
-        many there are up to the end of this turn. `missed` are in turns that were interrupted since this process takes
-        part.
+        so that no transcript tells which turn it belongs to, and hand over no turn that was interrupted. `late` are
+        those up to the end of this turn. `missed` are in turns that were interrupted since this process takes part. A
+        transcript that is read again from one host's record has lost some.
         """
-        known = self._corrections.get((theme, session_id), len(earlier) - missed)
-        self._corrections[theme, session_id] = late
-        return earlier[known:]
+        noted = self._corrections.get((theme, session_id))
+        self._corrections[theme, session_id] = tuple(map(hash, late))
+        if noted is None:
+            return earlier[len(earlier) - missed :]
+        known = Counter(noted)
+        known.subtract(map(hash, earlier))
+        unheard = []
+        for said in reversed(earlier):  # Of equal ones, the last were said since.
+            if known[hash(said)] < 0:
+                known[hash(said)] += 1
+                unheard.append(said)
+        return unheard[::-1]
 
 
 def _opened_chars(turns: Sequence[Turn]) -> int:

@@ -267,7 +267,7 @@ def test_a_correction_of_a_running_turn_begins_none(correction: list[dict[str, A
         saved=[saved("q", "1", "web_search")],
         corrections=["rather today"],
         earlier=["rather now", "rather soon"],
-        late=3,
+        late=["rather now", "rather soon", "rather today"],
         # A page may end in such words.
         steered=frozenset({"rather soon", "rather today"}),
         # An answer that begins and is corrected is replaced by the one that follows.
@@ -308,7 +308,7 @@ def test_the_newest_of_many_saving_calls_are_told() -> None:
 def test_what_trusted_tools_tell_is_the_agents_own() -> None:
     turn = [user("q"), calls("mcp__wiki__read", "terminal"), RESULT, call("memory", "1"), result("1"), answer("a")]
     trusted = ["mcp__wiki__*", "web_?earch"]
-    expected = TurnRecord(tools=["terminal"], saved=[], corrections=[], earlier=[], answer="a", before=[])
+    expected = TurnRecord(tools=["terminal"], saved=[], corrections=[], earlier=[], late=[], answer="a", before=[])
     assert read_turn(turn, "q", trusted) == expected
     assert (tools_by_answer(turn, trusted), savings(turn, trusted)) == ({"a": ["terminal"]}, [])
     assert [saving.tools for saving in savings(turn, ["mcp__wik"])] == [("mcp__wiki__read", "terminal")]

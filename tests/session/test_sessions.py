@@ -1021,6 +1021,21 @@ def test_a_turn_stays_off_the_record_by_a_correction_that_the_host_has_not_recor
     assert stored(runtime, database) == texts(turn(1), *([] if stays else [turn(3)]), turn(4))
 
 
+def test_a_late_correction_is_heard_when_the_transcript_has_lost_an_earlier_one(
+    start: Callable[..., Runtime], database: str
+) -> None:
+    """One host appends it to a result that it has recorded before, and reads its record again after a restart."""
+    runtime = start()
+    for said, number in (("use the metric units", 1), ("off the record please", 2)):
+        heard = corrected(turn(0), said, rows=False) if number == 2 else transcript(turn(0))
+        messages = heard + (corrected(turn(1), said, rows=False) if number == 1 else transcript(turn(1), turn(2)))
+        one = talk(runtime)
+        one.open_turn(turn(number)[0])
+        one.take_turn(*turn(number), record=read_turn(messages, turn(number)[0]))
+    assert one.late_switch() == said
+    assert stored(runtime, database) == texts(turn(1))
+
+
 @pytest.mark.parametrize("opened", [turn(3)[0], ""], ids=["words", "a picture"])
 def test_a_turn_stays_off_the_record_that_is_handed_over_after_the_next_message_said_on_the_record(
     start: Callable[..., Runtime], database: str, opened: str
