@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -74,6 +74,8 @@ class _Job:
     planned: dict[str, Counter[Pair]] = field(default_factory=dict)
     themes: dict[str, set[str]] = field(default_factory=dict)
     """The themes that have turns of a session."""
+    of_others: set[str] = field(default_factory=set)
+    """The sessions that are of a person, a room or a client."""
 
     @property
     def settings(self) -> Settings:
@@ -106,6 +108,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     with database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
         named = (str(row.get(name) or "") for row in sessions for name in ("id", "parent_session_id"))
         job.themes = statistics.themes_of_sessions(connection, list(dict.fromkeys(map(clean, named))))
+    job.of_others = {clean(str(row["id"])) for row in sessions if row.get("session_key")}
     with console.progress() as progress:
         for row in progress.track(sessions, description="sessions"):
             _session(job, row)
@@ -166,7 +169,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
         times.setdefault(texts, []).append(at)
     job.counts["found"] += len(ended.turns)
     try:
-        _store(job, ended, noted, times, _marks(row, identity), _others(job, ended, identity))
+        _store(job, ended, noted, times, _marks(row, identity), list(_others(job, ended, identity)))
     except BadEvent as error:
         job.wrong.append((0, f"session {named}: {error}"))
 
@@ -211,16 +214,19 @@ def _marks(row: Mapping[str, Any], identity: Identity) -> dict[str, str]:
     return {**marks, "title": clean(title)[:200]} if isinstance(title, str) and title.strip() else marks
 
 
-def _others(job: _Job, ended: SessionEnded, identity: Identity) -> set[str]:
-    """The other themes that may have turns of a session: a terminal may go on with it, and clients may share its id.
+def _others(job: _Job, ended: SessionEnded, identity: Identity) -> Iterator[SessionEnded]:
+    """A session in the other themes that may have its turns: a terminal may go on with it, and clients share its id.
 
-    What goes into the theme that an operator has named is looked for in this one only.
+    What goes into the theme that an operator has named is looked for in this one only, but for what a person, a room
+    or a client has said before a terminal went on with it.
     """
-    is_moved = job.rules.theme and not identity.gateway_session_key
-    sessions = ended.ancestors if is_moved else (ended.session_id, *ended.ancestors)
+    sessions = (ended.session_id, *ended.ancestors)
+    if job.rules.theme and not identity.gateway_session_key:
+        sessions = tuple(session for session in ended.ancestors if session in job.of_others)
     themes = {theme for session in sessions for theme in job.themes.get(session, ())}
     job.themes.setdefault(ended.session_id, set()).add(ended.theme)
-    return themes - {ended.theme}
+    for theme in themes - {ended.theme}:
+        yield replace(ended, theme=theme, session_id=sessions[0], ancestors=sessions[1:])
 
 
 def _store(
@@ -229,12 +235,12 @@ def _store(
     noted: dict[Pair, Pair],
     times: dict[Pair, list[datetime]],
     marks: Mapping[str, str],
-    others: Iterable[str],
+    others: Iterable[SessionEnded],
 ) -> None:
     with job.database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
         missing = rows.missing_of_session(connection, ended)
-        for theme in others:
-            missing = rows.missing_of_session(connection, replace(ended, theme=theme, turns=tuple(missing)))
+        for other in others:
+            missing = rows.missing_of_session(connection, replace(other, turns=tuple(missing)))
         if asked := [turn for turn in missing if turn in noted]:
             earlier = replace(ended, turns=tuple(noted[turn] for turn in asked))
             left = Counter(rows.missing_of_session(connection, earlier))

@@ -540,3 +540,16 @@ def test_turns_of_clients_that_share_a_session_stay_in_the_theme_of_each(
     assert bring().document["rows"]["turn"] == {"found": 4, "new": 1}
     done = hermes_pgvector("--home", str(home), "import", "--from", "state-db", str(record.path), "--json")
     assert done.document["rows"]["turn"] == {"found": 4, "new": 0}
+
+
+def test_a_branch_comes_into_the_theme_that_is_named_as_whole_as_the_session_before_it(
+    bring: Callable[..., Outcome], record: Record, home: Path, database: str
+) -> None:
+    """Both were stored in the theme of the home when they were said."""
+    record.say("s1", 1, 2)
+    record.say("s2", 1, 2, 3, parent_session_id="s1", model_config='{"_branched_from": "s1"}')
+    usual = hermes_pgvector("--home", str(home), "import", "--from", "state-db", str(record.path), "--json")
+    assert usual.document["rows"]["turn"]["new"] == 3
+    assert bring().document["rows"]["turn"]["new"] == 3
+    assert bring().document["rows"]["turn"]["new"] == 0
+    assert sorted(numbers(database)) == ["1", "1", "2", "2", "3", "3"]
