@@ -23,7 +23,7 @@ from ..errors import Unavailable
 from .environment import in_gateway, process_home
 from .record_copies import without_copies
 from .runtime_messages import DELIVERED, STEERED, corrections
-from .transcript import is_summary, text_of
+from .transcript import is_summary, since_handoff, text_of
 
 log = logging.getLogger("hermes.pgvector")
 
@@ -111,7 +111,7 @@ def corrected(home: Path, session_id: str) -> list[tuple[int, list[str]]]:
 
 
 def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """These messages without what was delivered into their session, such as by a tool of another session or a job.
+    """These messages of a chat since a handoff, without deliveries, as by a tool of another session or a job.
 
     Hosts record it as a message, of the agent or of the user, and later merge it with the one before or after it. What
     only repeats or quotes a delivery is in the record with it. `sessions` are the session and those that it continues:
@@ -119,7 +119,9 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
     """
     texts: dict[Any, set[str]] = {"assistant": set(), "user": set()}
     said: dict[Any, set[str]] = {"assistant": set(), "user": set()}
-    for message, delivered in chain.from_iterable(_messages(home, session, newest=True) for session in sessions):
+    recorded = list(chain.from_iterable(_messages(home, session, newest=True) for session in sessions))
+    messages = since_handoff(messages, [message for message, _ in recorded])
+    for message, delivered in recorded:
         if content := message["content"].strip():
             found = texts if delivered or _is_delivery(message) else said
             found[message["role"]].add(content)

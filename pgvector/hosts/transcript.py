@@ -110,13 +110,37 @@ def without_repeated(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[
     return [message for place, message in enumerate(messages) if place not in gone]
 
 
-def since_handoff(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The messages of a chat since its session was handed off from a terminal, which has stored those before."""
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if message.get("role") == "user" and text_of(message.get("content")).startswith(runtime_messages.HANDED_OFF):
-            return messages[place:]
-    return messages
+def since_handoff(
+    messages: Sequence[Mapping[str, Any]], recorded: Sequence[Mapping[str, Any]] = ()
+) -> Sequence[Mapping[str, Any]]:
+    """The messages of a chat since its session was handed off from a terminal, which has stored those before.
+
+    A compression keeps the first ones, and may put the note of the handoff into its summary. Then that is looked for in
+    `recorded`, the messages of the host's record of the session and of those that it continues.
+    """
+    if place := _handoff(messages):
+        return messages[place:]
+    said, place = [(message["role"], message["content"]) for message in recorded[: _handoff(recorded)]], 0
+    for message in messages if said else ():
+        if message.get("role") in ("user", "assistant"):
+            if said[:1] != [(message["role"], text_of(message.get("content")))]:
+                break
+            said.pop(0)
+        place += 1
+    return messages[place:] if place else messages
+
+
+def _handoff(messages: Sequence[Mapping[str, Any]]) -> int:
+    """The place of the last note that a session was handed off from a terminal; 0 without one."""
+    newest_first = range(len(messages) - 1, -1, -1)
+    noted = (
+        place for place in newest_first if messages[place].get("role") == "user" and _tells_handoff(messages[place])
+    )
+    return next(noted, 0)
+
+
+def _tells_handoff(message: Mapping[str, Any]) -> bool:
+    return text_of(message.get("content")).startswith(runtime_messages.HANDED_OFF)
 
 
 def kept_with_summary(text: str) -> str:

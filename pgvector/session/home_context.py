@@ -12,7 +12,7 @@ from typing import Any
 from ..hosts import state_db
 from ..hosts.config import person_key
 from ..hosts.environment import in_gateway, running, working_folder
-from ..hosts.transcript import since_handoff, without_repeated
+from ..hosts.transcript import without_repeated
 from ..model import Event
 from ..settings import Settings
 from ..text import personal_keys
@@ -108,7 +108,7 @@ class HomeContext:
         if not identity.chat_id:
             return messages
         sessions = (*self.continued(session_id, lineage), session_id)
-        return state_db.own(self.home, sessions, since_handoff(messages))
+        return state_db.own(self.home, sessions, messages)
 
     def author(self, platform: str, user_id: str) -> str:
         """The pseudonym of a person in a chat room."""

@@ -391,6 +391,35 @@ def test_a_terminal_that_goes_on_with_a_session_of_a_chat_repeats_nothing_of_it_
     assert chat.caller(chat.session.theme()).off_record
 
 
+def test_what_a_compression_keeps_of_a_terminal_that_handed_its_session_to_a_chat_is_not_of_the_chat(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    """It keeps the first messages, and puts the note of the handoff into its summary."""
+    home, chat, later = (
+        (f"Where is the key of the {place} kept?", f"It hangs behind the door of the {place}.")
+        for place in ("boathouse", "library", "workshop")
+    )
+    note = '[Session was just handed off from CLI ("keys") to this channel.]'
+    record.begin("s1", "")
+    for turn in (home, home, (note, "I am here."), chat):
+        record.say("s1", turn)
+    record.begin("s2", "s1", end_reason="compression")
+    summary = {"role": "user", "content": "[CONTEXT COMPACTION] There was talk of keys."}
+    head, *_ = transcripts = [
+        [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
+        for said in (home, chat, later)
+    ]  # fmt: skip
+    runtime, key = start(), "agent:main:slack:group:C1"
+    group = Identity(gateway_session_key=key, platform="slack", chat_type="group", chat_id="C1")
+    Conversation(runtime.context, group, "s2", "primary").replay.end(
+        [*head, head[0], summary, *transcripts[1], *transcripts[2], *head]
+    )
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("select content from conversations order by id").fetchall()
+    assert [content for (content,) in rows] == [*chat, *later, *home]
+
+
 @pytest.mark.parametrize("key", [MAIL, PHONE, "telegram:123456789", "@alice:matrix.org"])
 def test_a_key_that_looks_like_a_person_becomes_a_hash_that_no_other_theme_reads(key: str) -> None:
     theme = header(key)
