@@ -11,7 +11,7 @@ from typing import Any
 from ..hosts.environment import author_now, recorded_answer, scrubber
 from ..hosts.runtime_messages import opening
 from ..hosts.tool_calls import TurnRecord, plain_id
-from ..hosts.transcript import text_of
+from ..hosts.transcript import is_answer, text_of
 from ..model import Caller, Delegated, TurnTaken, now
 from . import attribution, off_record, withdrawal
 from .home_context import HomeContext
@@ -247,7 +247,7 @@ class Conversation:
 
         A child may return long after it was sent, so none is stored once something was said off the record.
         """
-        contexts = self._settings.write_contexts
+        contexts, result = self._settings.write_contexts, result if is_answer(text_of(result)) else ""
         if not (task or result) or self.session.agent_context not in contexts or self._turns.any_off_record:
             return
         theme, source = self.session.theme(), self.session.identity.source(self._speaker())

@@ -1102,6 +1102,19 @@ def test_a_child_agent_that_returns_after_a_turn_was_corrected_to_be_off_the_rec
         assert connection.execute("select * from memory_agent_edges").fetchall() == []
 
 
+@pytest.mark.parametrize("ended", ["Operation interrupted: waiting for model response (0.7s elapsed).", ""])
+def test_what_a_host_says_of_a_child_agent_that_was_stopped_is_not_stored_as_its_result(
+    start: Callable[..., Runtime], database: str, ended: str
+) -> None:
+    runtime = start()
+    talk(runtime).delegate("look up when the ferry to Bergen leaves", ended, "child")
+    assert runtime.writer.flush(10)
+    with psycopg.connect(database) as connection:
+        found = connection.execute("select edges::text from memory_agent_edges edges").fetchall()
+    assert len(found) == 1
+    assert "interrupted" not in found[0][0]
+
+
 def corrected(turn: tuple[str, str], *said: str, rows: bool) -> list[dict[str, Any]]:
     """The messages of a turn that a person corrects twice: in rows of their own, or in the result of one tool."""
     marked = [f"{MARK}\n{text}\n[/OUT-OF-BAND USER MESSAGE]" for text in said]
