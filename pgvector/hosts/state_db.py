@@ -125,8 +125,6 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
         if content := message["content"].strip():
             found = texts if delivered or _is_delivery(message) else said
             found[message["role"]].add(content)
-    if not any(texts.values()):
-        return messages
     sizes = {role: frozenset(map(len, found)) for role, found in texts.items()}
 
     def parted(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -189,8 +187,8 @@ def _without(content: str, texts: Collection[str], sizes: Collection[int]) -> st
 
 
 def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
-    """The sessions that a session continues, the nearest last; at most `limit`."""
-    return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _PARENTS, limit)))
+    """The sessions that a session continues, the nearest last; at most `limit`. Raises Unavailable as `origin`."""
+    return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _PARENTS, limit, read=_read_unlocked)))
 
 
 def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...] | None:
@@ -251,7 +249,7 @@ def origin(home: Path, session_id: str) -> dict[str, str]:
 
     Raises Unavailable while the host locks it: the session may be anybody's.
     """
-    rows = _read_unlocked(home_of_record(home, session_id, _read_unlocked), _ORIGIN, (session_id,))
+    rows = _of_session(home, session_id, _ORIGIN, read=_read_unlocked)
     return {name: str(value) for row in rows for name, value in dict(row).items() if value}
 
 
@@ -281,10 +279,6 @@ def unreadable(error: Exception) -> None:
     log.debug("state.db of the host cannot be read: %s", type(error).__name__)
 
 
-def _of_session(home: Path, session_id: str, statement: str, *values: object) -> list[Any]:
-    return _read(home_of_record(home, session_id), statement, (session_id, *values))
-
-
 def _read(home: Path, statement: str, values: Sequence[object]) -> list[Any]:
     try:
         return _select(home, statement, values)
@@ -298,10 +292,16 @@ def _read_unlocked(home: Path, statement: str, values: Sequence[object]) -> list
         return _select(home, statement, values)
     except (sqlite3.Error, UnicodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
-            log.warning("state.db of the host is locked: it is not known whose session this is, and nothing is stored")
+            log.warning("state.db of the host is locked: whose session this is cannot be read, and nothing is stored")
             raise Unavailable("state.db of the host is locked; try again later") from error
         unreadable(error)
         return []
+
+
+def _of_session(
+    home: Path, session_id: str, statement: str, *values: object, read: Callable[..., list[Any]] = _read
+) -> list[Any]:
+    return read(home_of_record(home, session_id, read), statement, (session_id, *values))
 
 
 def home_of_record(home: Path, session_id: str, read: Callable[..., list[Any]] = _read) -> Path:

@@ -91,7 +91,10 @@ class HomeContext:
         return theme
 
     def ancestors(self, session_id: str, lineage: Lineage) -> tuple[str, ...]:
-        """The sessions that a session continues, as the host has recorded and as its agent knows, the nearest last."""
+        """The sessions that a session continues, as the host has recorded and as its agent knows, the nearest last.
+
+        Raises Unavailable when the record cannot be read now: a turn of one of them may be off the record.
+        """
         recorded = state_db.ancestors(self.home, session_id, ANCESTORS_MAX)
         return tuple(dict.fromkeys((*recorded, *lineage.ancestors)))
 

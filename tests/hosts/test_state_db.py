@@ -105,8 +105,8 @@ def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
 
 def test_a_transcript_into_which_nothing_was_delivered_stays_as_it_is(record: Path, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": f"{BRIEF}\n\nWhich bell?"}]
-    assert state_db.own(record, ["another"], messages) is messages
-    assert state_db.own(tmp_path / "nowhere", ["s"], messages) is messages
+    assert state_db.own(record, ["another"], messages) == messages
+    assert state_db.own(tmp_path / "nowhere", ["s"], messages) == messages
 
 
 def test_a_message_that_corrected_a_turn_begins_none(record: Path) -> None:

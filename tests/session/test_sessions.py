@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from logins import with_and_without_row_security
 from waiting import wait_for
 
+from hermes_memory_pgvector.errors import Unavailable
 from hermes_memory_pgvector.files import mark_name
 from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.tool_calls import read_turn
@@ -753,6 +754,23 @@ def test_no_conversation_waits_while_it_is_seen_that_a_question_is_asked_again(
         one.take_turn(RETRIED, answer, record=read_turn(messages, RETRIED))
     assert waits == [False] * 4
     assert stored(runtime, database) == [RETRIED, SECOND]
+
+
+def test_a_branch_repeats_nothing_of_the_session_before_it_while_the_host_locks_its_record(
+    start: Callable[..., Runtime], record: Record, database: str
+) -> None:
+    runtime, said = start(), [turn(1), turn(2)]
+    record.begin("s", "")
+    one = talk(runtime)
+    take(one, turn(1))
+    one.open_turn(turn(2)[0])
+    one.take_turn(*turn(2), record=read_turn(corrected(turn(2), "off the record: as it is", rows=False), turn(2)[0]))
+    record.begin("branch", "s", model_config='{"_branched_from": "s"}')
+    two = talk(runtime, "branch")
+    with record.locked(), pytest.raises(Unavailable):
+        two.replay.end(transcript(*said))
+    two.replay.end(transcript(*said, turn(3)))
+    assert stored(runtime, database) == texts(turn(1), turn(3))
 
 
 def test_a_question_of_the_session_before_is_not_one_that_was_asked_again(

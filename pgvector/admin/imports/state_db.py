@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ...errors import BadArgument, BadEvent, Refused, SettingsError
+from ...errors import BadArgument, BadEvent, Refused, SettingsError, Unavailable
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...hosts.environment import scrubber
@@ -141,8 +141,9 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     recorded, named = state_db.messages(job.home.path, session_id), clean(session_id)[:60]
     try:
         goes_off = goes_on_off(job.home.path, session_id, identity, job.off, job.settings)
-    except OSError:
-        recorded, goes_off = [], False
+        ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
+    except (OSError, Unavailable):
+        recorded, goes_off, ancestors = [], False, ()
     if not recorded:
         job.wrong.append((0, f"session {named} cannot be read now; run the command again"))
         return
@@ -152,7 +153,6 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if row["recorded"] > (most := state_db.MESSAGES_MAX):
         job.wrong.append((0, f"session {named}: only the first {most:,} messages are read"))
     messages = [message for message in recorded if not message["taken_back"]]
-    ancestors = state_db.ancestors(job.home.path, session_id, ANCESTORS_MAX)
     judge, shared = partial(job.capture.turn, source=source), not identity.has_one_author
     judged = list(turns_of(messages, judge, shared=shared, sessions=(session_id, *ancestors), marks=job.off))
     if row.get("end_reason") == "compression":
