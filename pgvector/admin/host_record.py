@@ -153,7 +153,7 @@ def goes_on_off(record: Path, session_id: str, identity: Identity, marks: frozen
 
 
 def turns_of(
-    messages: list[dict[str, Any]],
+    messages: Sequence[Mapping[str, Any]],
     judge: Callable[..., Verdict],
     *,
     shared: bool = False,
@@ -201,9 +201,9 @@ def _corrections(message: Mapping[str, Any]) -> list[str]:
     return [text for text in said if not off_record.unrecorded(text)]
 
 
-def _split(messages: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _split(messages: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """The messages from each question to the next one."""
-    turn: list[dict[str, Any]] = []
+    turn: list[Mapping[str, Any]] = []
     for message in messages:
         if message["role"] == "user" and turn and not is_within_turn(message, text_of(message["content"])):
             yield turn

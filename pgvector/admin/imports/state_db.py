@@ -16,7 +16,7 @@ from ...errors import BadArgument, BadEvent, Refused, SettingsError, Unavailable
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...hosts.environment import scrubber
-from ...hosts.transcript import exchanges
+from ...hosts.transcript import exchanges, since_handoff
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
@@ -29,7 +29,6 @@ from ...store import rows, statistics
 from ...store.connection.database import Database
 from ...store.passages import prepare
 from ...text.cleaning import clean
-from ...text.keep import Source
 from ...write.validation import validate
 from ..console import Console
 from ..host_record import (
@@ -51,6 +50,9 @@ KEYLESS = "of persons and rooms, whose key the database does not have yet: run a
 STATEMENT_S_MAX = 60.0
 # The ids of the events that turns become are made of this and of the turns, so that none is stored twice.
 _NAMESPACE = uuid.UUID("0d9f4c1e-3a77-5c0b-8c52-6d1f1e0b7a44")
+# What the record of a session had before a terminal handed it off to a chat: the host replaces it by that of the chat.
+_OF_CHAT = ("session_key", "chat_id", "chat_type", "thread_id", "user_id", "origin_json")
+_TERMINAL = dict.fromkeys(_OF_CHAT, "") | {"source": "cli"}
 Pair: TypeAlias = tuple[str, str]
 
 
@@ -129,14 +131,14 @@ def _began(row: Mapping[str, Any]) -> float:
 
 def _session(job: _Job, row: Mapping[str, Any]) -> None:
     session_id, identity = str(row["id"]), identity_of(row, job.settings)
-    source = identity.source(identity.only_author)
     profile = other_profile(row, job.home.path, job.into)
     if profile and (identity.gateway_session_key or not job.rules.theme):
         job.skipped[f"of the profile {clean(profile)[:60]}: import them with its --home"] += 1
         return
-    theme, reason = _theme(job, identity)
-    if why := reason or _why_not(job, session_id, identity, source):
-        job.skipped[why] += 1
+    handed_off = bool(identity.gateway_session_key) and row.get("handoff_state") == "completed"
+    sides = [identity_of({**row, **_TERMINAL}, job.settings), identity] if handed_off else [identity]
+    themes = {side: theme for side in sides if (theme := _theme_to_fill(job, session_id, side))}
+    if not themes:
         return
     recorded, named = state_db.messages(job.home.path, session_id), clean(session_id)[:60]
     try:
@@ -153,6 +155,18 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if row["recorded"] > (most := state_db.MESSAGES_MAX):
         job.wrong.append((0, f"session {named}: only the first {most:,} messages are read"))
     messages = [message for message in recorded if not message["taken_back"]]
+    later = since_handoff(messages) if handed_off else messages
+    for side, theme in themes.items():
+        said = later if side is identity else messages[: -len(later)]
+        _turns(job, row, theme, side, ancestors, said)
+
+
+def _turns(
+    job: _Job, row: Mapping[str, Any], theme: str, identity: Identity,
+    ancestors: tuple[str, ...], messages: Sequence[Mapping[str, Any]],
+) -> None:  # fmt: skip
+    """Store the turns of a session, or of one side of it, that are missing in a theme."""
+    session_id, source = str(row["id"]), identity.source(identity.only_author)
     judge, shared = partial(job.capture.turn, source=source), not identity.has_one_author
     judged = list(turns_of(messages, judge, shared=shared, sessions=(session_id, *ancestors), marks=job.off))
     if row.get("end_reason") == "compression":
@@ -171,7 +185,7 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     try:
         _store(job, ended, noted, times, _marks(row, identity), list(_others(job, ended, identity)))
     except BadEvent as error:
-        job.wrong.append((0, f"session {named}: {error}"))
+        job.wrong.append((0, f"session {clean(session_id)[:60]}: {error}"))
 
 
 def _with_notes(job: _Job, ended: SessionEnded, recorded: Sequence[Pair]) -> dict[Pair, Pair]:
@@ -182,15 +196,24 @@ def _with_notes(job: _Job, ended: SessionEnded, recorded: Sequence[Pair]) -> dic
     return {turn: noted for turn, noted in turns if not turn[1] and turn != noted}
 
 
-def _why_not(job: _Job, session_id: str, identity: Identity, source: Source) -> str:
+def _why_not(job: _Job, session_id: str, identity: Identity) -> str:
     """Why a session is left out; empty when it is not."""
     if identity.platform in JOBS:
         return "jobs of the host"
     if is_off(session_id, identity, job.off, job.settings):
         return "off the record"
-    if job.settings.keep and not is_known(source):
+    if job.settings.keep and not is_known(identity.source(identity.only_author)):
         return "the rules of keep depend on where it was said, which the record does not tell"
     return ""
+
+
+def _theme_to_fill(job: _Job, session_id: str, identity: Identity) -> str:
+    """The theme that the turns of a session, or of one side of it, go into; empty, and counted, when it is left out."""
+    theme, reason = _theme(job, identity)
+    if why := reason or _why_not(job, session_id, identity):
+        job.skipped[why] += 1
+        return ""
+    return theme
 
 
 def _theme(job: _Job, identity: Identity) -> tuple[str, str]:
@@ -249,7 +272,7 @@ def _store(
             # What an earlier session would have stored.
             for session in ended.ancestors:
                 missing = rows.missing_turns(missing, dict(job.planned.get(session, {})))
-            job.planned[ended.session_id] = Counter(missing)
+            job.planned.setdefault(ended.session_id, Counter()).update(missing)
             job.counts["new"] += len(missing)
             return
         events = _events(ended, missing, times, marks)

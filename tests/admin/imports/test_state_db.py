@@ -17,7 +17,7 @@ from past_sessions import SAID_AT, Record, turn
 
 from hermes_memory_pgvector.files import Marks, mark_name
 from hermes_memory_pgvector.hosts import state_db
-from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
+from hermes_memory_pgvector.hosts.runtime_messages import HANDED_OFF, REDIRECTING
 from hermes_memory_pgvector.model import TurnTaken
 from hermes_memory_pgvector.session import capture
 from hermes_memory_pgvector.session.identity import Identity
@@ -519,6 +519,24 @@ def test_what_a_terminal_said_in_the_session_of_a_person_is_stored_once(
     opened.close()
     assert bring().document["rows"]["turn"] == {"found": 5, "new": 2}
     assert sorted(numbers(database)) == ["1", "2", "3"]
+    assert bring().document["rows"]["turn"]["new"] == 0
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_what_a_terminal_said_before_it_handed_its_session_to_a_room_comes_into_its_own_theme(
+    bring: Callable[..., Outcome], record: Record, database: str, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """Only the host says that it did so: a person may write what its note says."""
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", "a long random text")
+    room = {"source": "telegram", "chat_type": "group", "chat_id": "42", "user_id": "4711"}
+    record.say("s1", 1, **room, session_key="agent:main:telegram:group:42", handoff_state=state)
+    record.add("s1", ("user", f"{HANDED_OFF}Atlas) to this chat.]"), ("assistant", "Go on, please."))
+    record.say("s1", 2, day=1)
+    assert bring("--dry-run").document["rows"]["turn"] == {"found": 2, "new": 2}
+    assert bring().document["rows"]["turn"] == {"found": 2, "new": 2}
+    told = "select content, agent_identity = 'ops', metadata ->> 'platform' from conversations where role = 'user'"
+    terminal = (True, "cli") if state == "completed" else (False, "telegram")
+    assert sql(database, f"{told} order by ts") == [(turn(1)[0], *terminal), (turn(2)[0], False, "telegram")]
     assert bring().document["rows"]["turn"]["new"] == 0
 
 
