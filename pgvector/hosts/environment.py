@@ -172,8 +172,12 @@ def author_now(of_agent: str, otherwise: str) -> str:
 
 def in_gateway() -> bool:
     """Whether this process is a gateway, which has no terminal. The terminal of one host imports its module, too."""
-    gateway: Callable[[], object] | None = getattr(sys.modules.get("gateway.run"), "_gateway_runner_ref", None)
-    return gateway is not None and gateway() is not None
+    # `python -m gateway.run` has it as the main module, and may have a second copy, which runs nothing.
+    for name in ("gateway.run", "__main__"):
+        gateway: Callable[[], object] | None = getattr(sys.modules.get(name), "_gateway_runner_ref", None)
+        if gateway is not None and gateway() is not None:
+            return True
+    return False
 
 
 def user_zone() -> tzinfo | None:

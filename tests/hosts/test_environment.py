@@ -70,3 +70,9 @@ def test_a_terminal_that_has_imported_the_gateway_is_none(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gateway.run", module)
     assert environment.in_gateway() == is_gateway
+
+
+def test_a_gateway_that_was_started_as_a_module_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gateway.run", SimpleNamespace(_gateway_runner_ref=lambda: None))
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(_gateway_runner_ref=object))
+    assert environment.in_gateway()
