@@ -9,7 +9,7 @@ from pathlib import Path
 
 _TABLES = """
     create table sessions (id text primary key, source text, parent_session_id text, model_config text, title text,
-      end_reason text, chat_type text, chat_id text, user_id text, session_key text, origin_json text,
+      end_reason text, chat_type text, chat_id text, thread_id text, user_id text, session_key text, origin_json text,
       profile_name text, started_at real, handoff_state text);
     create table messages (id integer primary key, session_id text, role text, content text, tool_calls text,
       timestamp real, active integer not null default 1, compacted integer not null default 0, display_kind text,

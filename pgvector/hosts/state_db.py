@@ -60,7 +60,7 @@ _REWOUND = """
 _TITLES = "select id, title from sessions where id in (select value from json_each(?))"
 _ORIGIN = """
     select source as platform, session_key as gateway_session_key, chat_id, chat_type, thread_id, user_id
-    from sessions where id = ? and session_key <> ''"""
+    from sessions where id = ? and (session_key <> '' or source = 'api_server')"""
 _PARENTS = """
     with recursive line (id, depth) as (
       select parent_session_id, 1 from sessions where id = ?
@@ -245,9 +245,9 @@ def recent_sessions(home: Path, since: float, limit: int) -> list[dict[str, Any]
 
 
 def origin(home: Path, session_id: str) -> dict[str, str]:
-    """What the record has of whose session it is, by the names of `initialize`; empty when it has no session key.
+    """What the record has of whose session it is, by the names of `initialize`; empty for that of a terminal.
 
-    Raises Unavailable while the host locks it: the session may be anybody's.
+    One host records no session key of clients. Raises Unavailable while the host locks it: it may be anybody's.
     """
     rows = _of_session(home, session_id, _ORIGIN, read=_read_unlocked)
     return {name: str(value) for row in rows for name, value in dict(row).items() if value}

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from ..errors import Unavailable
 from ..hosts.environment import author_now, recorded_answer, scrubber
 from ..hosts.runtime_messages import opening
 from ..hosts.tool_calls import TurnRecord, plain_id
@@ -181,9 +182,14 @@ class Conversation:
         """
         if self._is_carried:
             return False
-        off = self._home.off_record.carry(
-            self.session.id, lambda session: self.session.marks(self.session.theme(), session)
-        )
+        try:
+            off = self._home.off_record.carry(
+                self.session.id,
+                lambda session: self.session.marks(self.session.theme(), session),
+                of_chat=self.session.is_of_chat(),
+            )
+        except Unavailable:
+            off = None
         self._is_carried = off is not None
         return bool(off)
 

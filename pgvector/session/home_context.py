@@ -66,7 +66,8 @@ class HomeContext:
         few small files. Raises Unavailable when it cannot be read now.
         """
         if identity.platform in TERMINALS and session_id and not identity.gateway_session_key and in_gateway():
-            identity = replace(identity, **state_db.origin(self.home, session_id))
+            recorded = state_db.origin(self.home, session_id)
+            identity = replace(identity, **recorded) if "gateway_session_key" in recorded else identity
         identity = keyed(identity, running("HERMES_SESSION_KEY"))
         if identity.gateway_session_key or "{project}" not in self.settings.theme_template:
             return identity

@@ -32,28 +32,32 @@ class OffRecordMarks(LastingMarks):
         self._late: LRUCache[str, str] = LRUCache(LATE_SWITCHES_MAX)
         self._late_lock = threading.Lock()
 
-    def carry(self, session_id: str, marks: Callable[[str], list[str]]) -> bool | None:
+    def carry(self, session_id: str, marks: Callable[[str], list[str]], *, of_chat: bool) -> bool | None:
         """Take a session off the record that went on from one which was, by `/branch` or a compression.
 
         The agent of a messenger is told nothing of it, so the record is asked. A switch that is in it was said in the
-        session, or copied into it. `marks(session)` are the marks of a session. Returns whether it is taken off now;
-        None when the record cannot be read.
+        session, or copied into it. `marks(session)` are the marks of a session. A terminal goes on with that of a
+        chat, or of a client, whose marks it does not know, with `of_chat`. Returns whether it is taken off now; None
+        when the record cannot be read.
         """
         before = state_db.continued(self._home, session_id, ANCESTORS_MAX)
         if before is None:
             return None
-        own = marks(session_id) if before else []
+        own = marks(session_id) if before or of_chat else []
 
         def was_off(session: str, after: str) -> bool:
             marked = [mark for mark in marks(session) if mark in self]
             at = state_db.began(self._home, after) if marked else 0
             return any(not at or self.marked_at(mark) <= at for mark in marked)
 
-        if not before or any(mark in self for mark in own):
+        if not own or any(mark in self for mark in own):
             return False
         told = last_switch(self._home, session_id)
-        if told is False and self._only_copied(before[-1], session_id):
+        if told is False and before and self._only_copied(before[-1], session_id):
             told = None
+        if told is None and of_chat:
+            earlier = (last_switch(self._home, session) for session in reversed(before))
+            told = next((switched for switched in earlier if switched is not None), None)
         is_off = went_on_off(self._home, (*before, session_id), was_off) if told is None else told
         if is_off:
             unsaid = [] if told or not self.is_silenced(before) else [turn_mark(session_id)]

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import past_sessions
 import psycopg
 import pytest
 from commandline import hermes_pgvector
@@ -389,6 +390,26 @@ def test_a_terminal_that_goes_on_with_a_session_of_a_chat_repeats_nothing_of_it_
         assert [terminal(session).caller("default").off_record for session in ("s1", "s3")] == [off, False]
     terminal("s1").open_turn("off the record")
     assert chat.caller(chat.session.theme()).off_record
+
+
+@pytest.mark.parametrize("key", ["garden", ""])
+def test_a_terminal_goes_on_with_a_session_as_its_client_has_left_it(tmp_path: Path, key: str) -> None:
+    """Clients have marks of their own, and one host does not record their session keys."""
+    record = past_sessions.Record(tmp_path)
+    record.say("s1", 1, source="api_server", session_key=key, end_reason="compression")
+    record.say("s2", 2, source="api_server", session_key=key, parent_session_id="s1")
+    record.say("s3", 3, source="api_server", session_key=key)
+
+    def off() -> list[bool]:
+        at, terminal = context(tmp_path), Identity(platform="cli")
+        talks = (Conversation(at, terminal, session, "primary") for session in ("s1", "s2", "s3"))
+        return [talk.caller("default").off_record for talk in talks]
+
+    assert off() == [False, False, False]
+    record.add("s1", ("user", "off the record"), ("assistant", "Noted."))
+    assert off() == [True, True, False]
+    record.add("s3", ("user", "off the record"), ("user", "on the record"))
+    assert off() == [True, True, False]
 
 
 def test_what_a_compression_keeps_of_a_terminal_that_handed_its_session_to_a_chat_is_not_of_the_chat(

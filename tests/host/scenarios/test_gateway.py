@@ -313,3 +313,23 @@ def test_a_key_that_belongs_to_a_person_opens_nothing_and_the_chat_goes_on(
     assert {agent.name for agent in rows("SELECT agent_identity AS name FROM memory_agents")} <= {"lake"}
     assert hermes.complaints() != []
     assert "4917055512" not in rows.text() + "\n".join(hermes.complaints())
+
+
+@pytest.mark.main_host("a")
+def test_a_terminal_that_goes_on_with_the_sessions_of_a_client_repeats_nothing_of_them(
+    hermes: Hermes, model: ModelEndpoint, rows: Rows
+) -> None:
+    river, mountain, hidden = (
+        f"Which {what} is the highest or the longest?" for what in ("river", "mountain", "tower")
+    )
+    with hermes.gateway() as gateway:
+        gateway.ask(river, key="garden", session="one")
+        gateway.ask("off the record", key="garden", session="two")
+        gateway.stop()
+    for session, question in (("one", mountain), ("two", hidden)):
+        with hermes.chat("--resume", session) as chat:
+            chat.ask(question)
+            assert chat.leave() == 0
+    said = [(turn.theme, turn.content) for turn in rows.turns() if turn.role == "user"]
+    assert said == [("garden", river), ("default", mountain)]
+    assert hermes.complaints() == []
