@@ -47,6 +47,7 @@ from .rows import Rules
 
 TURNS_AT_ONCE = 50
 KEYLESS = "of persons and rooms, whose key the database does not have yet: run an agent first"
+CLIENTS = "of clients of the API server, whose theme the record does not tell: name one with --theme"
 STATEMENT_S_MAX = 60.0
 # The ids of the events that turns become are made of this and of the turns, so that none is stored twice.
 _NAMESPACE = uuid.UUID("0d9f4c1e-3a77-5c0b-8c52-6d1f1e0b7a44")
@@ -78,6 +79,8 @@ class _Job:
     """The themes that have turns of a session."""
     of_others: set[str] = field(default_factory=set)
     """The sessions that are of a person, a room or a client."""
+    tells_clients: bool = False
+    """Whether the host records the session keys of clients: one does not."""
 
     @property
     def settings(self) -> Settings:
@@ -111,6 +114,7 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
         named = (str(row.get(name) or "") for row in sessions for name in ("id", "parent_session_id"))
         job.themes = statistics.themes_of_sessions(connection, list(dict.fromkeys(map(clean, named))))
     job.of_others = {clean(str(row["id"])) for row in sessions if row.get("session_key")}
+    job.tells_clients = any(row.get("session_key") and row.get("source") == "api_server" for row in sessions)
     with console.progress() as progress:
         for row in progress.track(sessions, description="sessions"):
             _session(job, row)
@@ -221,6 +225,8 @@ def _theme(job: _Job, identity: Identity) -> tuple[str, str]:
     settings = job.settings
     try:
         if not identity.gateway_session_key:
+            if identity.platform == "api_server" and not (job.rules.theme or job.tells_clients):
+                return "", CLIENTS
             theme = job.rules.theme or templated_theme(identity, settings)
         else:
             theme = theme_of(identity, aliases=settings.theme_aliases, person_key=job.person_key)

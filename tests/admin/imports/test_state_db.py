@@ -560,6 +560,24 @@ def test_turns_of_clients_that_share_a_session_stay_in_the_theme_of_each(
     assert done.document["rows"]["turn"] == {"found": 4, "new": 0}
 
 
+@pytest.mark.parametrize("key", ["garden", ""])
+def test_sessions_of_clients_come_into_the_theme_of_the_home_only_where_the_host_records_other_themes(
+    record: Record, home: Path, database: str, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    record.say("s1", 1, source="api_server")
+    record.say("s2", 2, source="api_server", session_key=key)
+    record.say("s3", 3)
+    command = ("--home", str(home), "import", "--from", "state-db", str(record.path), "--json")
+    plain = hermes_pgvector(*command).document
+    assert plain["rows"]["turn"]["new"] == (3 if key else 1)
+    assert sum(plain["skipped"].values()) == (0 if key else 2)
+    assert all("name one with --theme" in reason for reason in plain["skipped"])
+    named = hermes_pgvector(*command, "--theme", "default").document
+    assert named["rows"]["turn"]["new"] == (0 if key else 2)
+    assert sorted(numbers(database)) == ["1", "2", "3"]
+
+
 def test_a_branch_comes_into_the_theme_that_is_named_as_whole_as_the_session_before_it(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:

@@ -42,16 +42,17 @@ def test_every_turn_of_a_record_is_found_and_none_that_was_taken_back(
     hermes.set_up()
     # A gateway's sessions have themes of their own.
     hermes.set(cross_theme_recall="all")
-    for new in (3, 0):
-        done = hermes.run(
-            "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
-        )
+    command = ("import", "--from", "state-db", str(hermes.home / "state.db"), "--json")
+    # Host A does not record the session keys of clients.
+    found = 3 if hermes.host == "b" else 2
+    for more, counts in (((), (found, found)), ((), (found, 0)), (("--theme", "default"), (3, 3 - found))):
+        done = hermes.run(*command, *more, program="hermes-pgvector")
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["rows"]["turn"] == {"found": 3, "new": new}, done.stdout
+        assert tuple(json.loads(done.stdout)["rows"]["turn"][name] for name in ("found", "new")) == counts, done.stdout
     for question, answer in TOLD:
-        found = hermes.run("search", question, "--scope", "all", "--json", program="hermes-pgvector")
-        assert question in found.stdout
-        assert answer in found.stdout
-    found = hermes.run("search", TAKEN_BACK[0], "--scope", "all", "--json", program="hermes-pgvector")
-    assert TOLD[0][0] in found.stdout
-    assert TAKEN_BACK[1] not in found.stdout
+        shown = hermes.run("search", question, "--scope", "all", "--json", program="hermes-pgvector").stdout
+        assert question in shown
+        assert answer in shown
+    shown = hermes.run("search", TAKEN_BACK[0], "--scope", "all", "--json", program="hermes-pgvector").stdout
+    assert TOLD[0][0] in shown
+    assert TAKEN_BACK[1] not in shown
