@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from ..hosts.environment import scrubber
-from ..hosts.transcript import MERGED, carried, exchanges, is_compressed
+from ..hosts.transcript import MERGED, carried, exchanges, is_compressed, is_summary, text_of
 from ..model import Withdrawn, now
 from .off_record import PARTS_MAX
 from .off_record import recorded as recorded_turns
@@ -58,12 +58,19 @@ def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair,
     `off` is whether it is off the record now.
     """
     # Turns off the record were not stored, and must not get into the spool; nor must a question where its answer tells.
-    said = _as_said(messages)
-    apart = _apart(recorded_turns(said, ends_off=off, merged=True))
-    recorded = set(map(key, stored([*recorded_turns(said, ends_off=off), *apart], keep)))
+    said, recorded = _as_said(messages), set[Pair]()
+    # A summary may have the message that put the session on the record again.
+    for part in (said, _as_said(_since_summary(messages))):
+        apart = _apart(recorded_turns(part, ends_off=off, merged=True))
+        recorded |= set(map(key, stored([*recorded_turns(part, ends_off=off), *apart], keep)))
     turns = stored(_apart(exchanges(withdrawn_messages(messages))), keep)
     withdrawn = dict.fromkeys(key(turn) for turn in turns if any(turn))
     return tuple(turn for turn in withdrawn if turn in recorded)[-EVENT_TURNS_MAX:]
+
+
+def _since_summary(messages: Messages) -> Messages:
+    places = (place for place, m in enumerate(messages, 1) if is_summary(m, text_of(m["content"])))
+    return messages[max(places, default=len(messages)) :]
 
 
 def _as_said(messages: Messages) -> Messages:

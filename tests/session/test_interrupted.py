@@ -424,6 +424,18 @@ def test_a_withdrawal_has_no_question_that_is_merged_with_one_off_the_record() -
     assert found == (("", DRY),)
 
 
+@pytest.mark.parametrize("off", [True, False])
+def test_a_turn_after_a_summary_is_withdrawn_as_the_session_is_now(off: bool) -> None:
+    """The summary has the message that put the session on the record again."""
+    told = [user("off the record"), says("[CONTEXT COMPACTION — REFERENCE ONLY] Of bells."), user(BELL), says(DRY)]
+    messages = [
+        {**message, "taken_back": place > 1, "compacted": False, "written": 1.0 + place}
+        for place, message in enumerate(told)
+    ]
+    found = withdrawn_turns(messages, lambda question, answer: (question, answer), off=off)
+    assert found == (() if off else (("", DRY),))
+
+
 GATE, PAINTED = "And the gate of the yard is red since the feast of May.", "It was painted by the apprentice, who"
 UNANSWERED = [user(ROOF), says(ANSWER), user(BELL), says(REFUSED), user(GATE), SEARCH, RESULT]
 LEFT = [("user", ROOF), ("assistant", ANSWER), ("user", BELL), ("user", GATE)]
