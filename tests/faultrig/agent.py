@@ -36,7 +36,11 @@ RECALL_S_MAX = 5.0
 
 
 class Agent:
-    """One agent of a home. With `files` it keeps MEMORY.md as a host does; the memory must equal it."""
+    """One agent of a home. With `files` it keeps MEMORY.md as a host does; the memory must equal it.
+
+    Without them, agents that run at the same time must have begun with an empty diary: two that know the same past
+    entries add one of them to two themes, and rightly it is there twice.
+    """
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._home = Path(plan["home"])

@@ -71,8 +71,9 @@ def bare_rows(dsn: str) -> int:
 
 def entries(dsn: str) -> set[str]:
     with psycopg.connect(dsn) as connection:
-        found = [row[0] for row in connection.execute("select content from memory_entries")]
-    assert len(found) == len(set(found)), "an entry is there twice"
+        found = Counter(row[0] for row in connection.execute("select content from memory_entries"))
+    twice = [content for content, count in found.items() if count > 1]
+    assert not twice, f"{len(twice)} entries are there twice: {twice[:5]}"
     return set(found)
 
 
