@@ -32,6 +32,7 @@ from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.database import Database
+from hermes_memory_pgvector.store.erasure import marks
 from hermes_memory_pgvector.write.batches import BatchProcessor
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
@@ -412,6 +413,25 @@ def test_a_line_deleted_by_hand_goes_from_all_themes_of_its_home(start: Callable
     put(runtime)
     assert runtime.files.change(Remove(theme="ops", home=runtime.home.id, target="memory", old_text="kelp"))
     assert settled(runtime) == [("memory", "kelp")], "what billing has saved itself is no agent of ops to remove"
+
+
+def test_lines_that_the_database_has_lost_come_back_when_the_snapshot_is_deleted(start: Callable[..., Runtime]) -> None:
+    runtime = start()
+    common: dict[str, Any] = {"theme": "ops", "home": runtime.home.id, "target": "memory"}
+    put(runtime, "tea", "kelp", "secret", "beside", "ours")
+    for content in ("beside", "ours"):
+        assert runtime.files.change(Add(content=content, **common))
+    settled(runtime)
+    with runtime.database.transaction() as connection:
+        marks.add(connection, [("ops", "entries", "secret")])
+        # An old backup has neither the rows nor the notes of their removal.
+        connection.execute("set session_replication_role = replica")
+        connection.execute("delete from memory_entries where content in ('tea', 'secret', 'ours')")
+    assert settled(runtime) == [("memory", "beside"), ("memory", "kelp")], "lines that the snapshot has are not new"
+    (runtime.home.state / "snapshot.jsonl").unlink()
+    assert settled(runtime) == [("memory", content) for content in ("beside", "kelp", "ours", "tea")]
+    themes = {content: theme for theme, _, content, *_ in rows(runtime)}
+    assert themes == {"beside": "ops", "kelp": "default", "ours": "default", "tea": "default"}
 
 
 def dies_unstored(runtime: Runtime, event: Add | Replace) -> None:
