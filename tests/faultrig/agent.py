@@ -36,7 +36,8 @@ RECALL_S_MAX = 5.0
 
 
 class Agent:
-    """One agent of a home. With `files` it keeps MEMORY.md as a host does; the memory must equal it.
+    """One agent of a home. With `files` it keeps MEMORY.md as a host does; the memory must equal it. Its changes are of
+    the first theme, or of `any_theme`.
 
     Without them, agents that run at the same time must have begun with an empty diary: two that know the same past
     entries add one of them to two themes, and rightly it is there twice.
@@ -45,6 +46,7 @@ class Agent:
     def __init__(self, plan: dict[str, Any]) -> None:
         self._home = Path(plan["home"])
         self._files = bool(plan["files"])
+        self._any_theme = not self._files or bool(plan.get("any_theme"))
         self._pause_s = float(plan["pause_s"])
         self._random = random.Random(plan["seed"])
         self._name = f"{plan['seed']}-{os.getpid()}"
@@ -141,7 +143,7 @@ class Agent:
         # entry cannot always be told while several agents change one file and are killed.
         named = {"previous_content": old} if self._files or self._random.random() < 0.5 else {}
         about = {"old_text": old.removeprefix("entry "), **named} if old else {}
-        talk = self._talks[0] if self._files else self._random.choice(self._talks)
+        talk = self._random.choice(self._talks) if self._any_theme else self._talks[0]
         talk.change_entry(action, "memory", new, about)
 
     @contextlib.contextmanager

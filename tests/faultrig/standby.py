@@ -117,8 +117,11 @@ def standby_of(server: Server) -> Iterator[Node]:
 
 
 @contextmanager
-def pair(prepared: Path) -> Iterator[Pair]:
-    """A pair on a copy of the prepared cluster of one version; see `servers.prepared`."""
+def pair(prepared: Path, folder: Path | None = None) -> Iterator[Pair]:
+    """A pair on a copy of the prepared cluster of one version; see `servers.prepared`.
+
+    With the migrations of `folder` its schema is an older one, which agents have no rights to.
+    """
     programs = (prepared / "bin").resolve()
     primary, standby = Node(programs, prepared.parent), Node(programs, prepared.parent)
     try:
@@ -127,7 +130,8 @@ def pair(prepared: Path) -> Iterator[Pair]:
         primary.start()
         primary.ask(f"create role {AGENT} login")
         primary.ask(f"create database {DATABASE}")
-        migrate(primary.dsn(dbname=DATABASE), dimensions=384, runtime_role=AGENT)
+        role = None if folder else AGENT
+        migrate(primary.dsn(dbname=DATABASE), folder=folder, dimensions=384, runtime_role=role)
         standby.follow(str(primary.folder))
         yield Pair(primary, standby)
     finally:

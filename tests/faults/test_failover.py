@@ -9,16 +9,19 @@ from typing import Any
 
 import psycopg
 import pytest
+from faultrig import diary
 from faultrig.agent import Agents
-from faultrig.memory import QUICK, all_is_stored, entries, settle
+from faultrig.memory import QUICK, all_is_stored, entries, settle, turns_are_those_of
 from faultrig.postgres import shared_memory
-from faultrig.standby import DATABASE, Pair, pair
+from faultrig.standby import AGENT, DATABASE, Pair, pair
 from loopback import Endpoint
 from waiting import wait_for
 
+from hermes_memory_pgvector.mirror.entries import parse
 from hermes_memory_pgvector.model import Add, Remove, TurnTaken, Withdrawn
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.schema.migrations import migrate, migration_files
 
 WRITING_S = 0.5
 RECONNECTED_S_MAX = 5.0
@@ -41,10 +44,9 @@ def settings_for(servers: Pair, endpoint: Endpoint, **changed: Any) -> dict[str,
     return {**QUICK, "dsn": servers.agents_dsn, "embed_url": endpoint.url, "bulk_sync_on_init": False, **changed}
 
 
-def start(agents: Agents, home: Path, settings: dict[str, Any], seed: int) -> int:
-    return agents.start(
-        home=str(home), files=False, pause_s=0.004, seed=seed, settings=settings, acts=10**6, polite=False
-    )
+def start(agents: Agents, home: Path, settings: dict[str, Any], seed: int, **plan: Any) -> int:
+    usual = {"files": False, "pause_s": 0.004, "acts": 10**6, "polite": False}
+    return agents.start(**{"home": str(home), "seed": seed, "settings": settings, **usual, **plan})
 
 
 def rows(dsn: str) -> int:
@@ -176,3 +178,39 @@ def test_what_a_killed_server_had_in_shared_memory_goes_with_it(servers: Pair) -
 def segments() -> list[str]:
     """The ids of the segments of System V shared memory."""
     return [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
+
+
+@pytest.mark.slow
+def test_a_promoted_standby_that_lacks_migrations_loses_nothing_once_it_is_migrated(
+    prepared_cluster: Path, agents: Agents, endpoint: Endpoint, home: Path, tmp_path: Path
+) -> None:
+    """The agents share MEMORY.md, and change it for several themes."""
+    (tmp_path / "steps").mkdir()
+    for file in migration_files()[:12]:
+        (tmp_path / "steps" / f"{file.name}.sql").write_text(file.text, encoding="utf-8")
+    with pair(prepared_cluster, tmp_path / "steps") as servers:
+        primary, promoted = (node.dsn(dbname=DATABASE) for node in (servers.primary, servers.standby))
+        settings = settings_for(servers, endpoint)
+        servers.catch_up()
+        servers.standby.cut()
+        start(agents, home, settings, 1, files=True, any_theme=True)
+        migrate(primary, runtime_role=AGENT)
+        wait_for(lambda: rows(primary) > 50)
+        servers.primary.kill()
+        servers.standby.promote()
+        assert rows(promoted) == 0
+        for seed in (2, 3):
+            start(agents, home, settings, seed, files=True, any_theme=True)
+        time.sleep(WRITING_S)
+        migrate(promoted, runtime_role=AGENT)
+        wait_for(lambda: rows(promoted) > 50, 30)
+        for pid in list(agents.running):
+            agents.end(pid)
+        runtime = acquire(Settings(**settings), home)
+        try:
+            runtime.files.reconcile("ops", "last")
+            settle(runtime, promoted)
+        finally:
+            release(runtime)
+        turns_are_those_of(diary.read(home / "diary"), promoted)
+        assert entries(promoted) == set(parse((home / "memories" / "MEMORY.md").read_text()))
