@@ -107,14 +107,17 @@ def apply(connection: Connection, event: Change, vector: HalfVector | None) -> N
                 # An entry that the agent asks to remember is kept when its line is removed from the file.
                 _detach(connection, values)
             elif not event.from_file:
-                removals.delete_of_home(connection, "delete_entry_of_other_themes", values, others=True)
+                _move_to_theme(connection, values)
             _add(connection, values)
         case Replace() if event.previous != event.content and masked(event.previous) == masked(event.content):
             _change_masks(connection, event, values)
         case Replace():
             kept = removals.remove(connection, event, values) or {}
             metadata = _made(event, kept.get("metadata") or {}, changed=event.previous != event.content)
-            _add(connection, {**values, **kept, "metadata": json.dumps(metadata)})
+            new = {**values, **kept, "metadata": json.dumps(metadata)}
+            # A session that began since the host changed the file has found the new entry in it.
+            _move_to_theme(connection, new)
+            _add(connection, new)
         case Remove():
             removals.remove(connection, event, values)
 
@@ -141,6 +144,12 @@ def _values_of(event: Change, vector: HalfVector | None) -> dict[str, Any]:
 def _detach(connection: Connection, values: Mapping[str, Any]) -> None:
     """Have the entry with this text, if there is one, stay when a file loses it; it gets the expiry and tags given."""
     connection.execute(QUERIES[form_of(connection, "detach_entry")], values)
+
+
+def _move_to_theme(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Delete the row that a file gave to another theme of its home: a hook has told whose entry it is."""
+    moved = {**values, "how": _HOW[Add], "replaced_by": None}
+    removals.delete_of_home(connection, "delete_entry_of_other_themes", moved, others=True)
 
 
 def _add(connection: Connection, values: Mapping[str, Any]) -> None:

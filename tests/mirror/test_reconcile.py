@@ -674,3 +674,19 @@ def test_a_file_on_a_disk_that_is_not_there_loses_no_entry(start: Callable[..., 
     assert settled(runtime) == stored
     file.unlink()
     assert settled(runtime) == []
+
+
+@pytest.mark.parametrize("saved_by", ["default", "ops"])
+def test_a_line_that_is_replaced_while_a_session_begins_is_stored_once(
+    start: Callable[..., Runtime], saved_by: str
+) -> None:
+    runtime = start()
+    common: dict[str, Any] = {"home": runtime.home.id, "target": "memory"}
+    put(runtime, "tea")
+    assert runtime.files.change(Add(theme=saved_by, content="tea", **common))
+    assert settled(runtime) == [("memory", "tea")]
+    put(runtime, "coffee")
+    assert settled(runtime) == [("memory", "coffee")], "the session finds the line before the hook tells of it"
+    assert runtime.files.change(Replace(theme="ops", previous="tea", content="coffee", **common))
+    assert settled(runtime) == [("memory", "coffee")]
+    assert [theme for theme, *_ in rows(runtime)] == ["ops"]

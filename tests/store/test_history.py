@@ -517,10 +517,12 @@ def test_an_entry_is_not_stored_beside_a_newer_one_of_the_home(memory: Memory, c
 def changes_of_a_file(chance: random.Random, texts: list[str]) -> tuple[list[Event], set[str]]:
     """Changes of a file in their order, reported by hooks or found in the file, and its lines in the end."""
     file: set[str] = set()
+    past: set[str] = set()
     events: list[Event] = []
     for seconds in range(0, 2 * chance.randint(3, 6), 2):
         theme, found = chance.choice(("dev", "ops", "web")), chance.random() < 0.3
         text, other = chance.sample(texts, 2)
+        before = set(file)
         if text not in file:
             events.append(of_file(text, seconds) if found else add(text, seconds, theme=theme))
             file.add(text)
@@ -530,6 +532,11 @@ def changes_of_a_file(chance: random.Random, texts: list[str]) -> tuple[list[Eve
         else:
             events.append(remove(text, seconds, from_file=True) if found else remove(text, seconds, theme=theme))
             file.discard(text)
+        if chance.random() < 0.3:
+            # A pass over the file was before the hook. Of a line that was there earlier, too, two rows may be left.
+            events += [remove(line, seconds - 0.5, from_file=True) for line in sorted(before - file)]
+            events += [of_file(line, seconds - 0.4) for line in sorted(file - before - past)]
+        past |= file
         if chance.random() < 0.3:
             # A pass over the file tells of it, too.
             events.append(of_file(text, seconds + 1) if text in file else remove(text, seconds + 1, from_file=True))
