@@ -57,6 +57,11 @@ class Handlers:
         }
         return sdk.server(NAME, __version__, INSTRUCTIONS, methods)
 
+    @property
+    def call_s_max(self) -> float:
+        """The longest time that a call takes, from when a thread is free for it."""
+        return self._runtime.settings.recall_budget_s + self._runtime.settings.write_wait_s
+
     async def wake(self) -> None:
         """Start the writer soon: it stores what ended processes of this home left."""
         await asyncio.sleep(WAKE_S)

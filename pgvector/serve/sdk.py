@@ -56,13 +56,20 @@ def error(code: int, message: str) -> Exception:
     return made
 
 
+def parsed(message: str) -> Any:
+    """The JSON value of a message, as the SDK reads it. Raises ValueError."""
+    from pydantic_core import from_json
+
+    return from_json(message)
+
+
 def flaw(message: str) -> tuple[int, str] | None:
     """The error of a message that the SDK drops without an answer, as a code and a reason; None for any other."""
     from mcp.types import JSONRPCMessage
     from pydantic import TypeAdapter
 
     try:
-        value = TypeAdapter(Any).validate_json(message)
+        value = parsed(message)
     except ValueError:
         return NOT_JSON, "the request is not JSON, or too deep"
     if isinstance(value, dict) and value.keys() & {"result", "error"}:

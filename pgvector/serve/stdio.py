@@ -20,7 +20,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def serve(handlers: Handlers) -> None:
-    """Answer the client until it closes stdin or goes away, or a signal of `listener.endings` comes."""
+    """Answer the client until it has closed stdin and has its answers, or goes away, or a signal to end comes."""
     # What else is written to stdout would break the protocol; child processes must not hold the client's pipes.
     reading, writing = _moved(0, os.open(os.devnull, os.O_RDONLY)), _moved(1, os.dup(2))
     anyio.run(_serve, handlers, reading, writing)
@@ -30,16 +30,17 @@ async def _serve(handlers: Handlers, reading: int, writing: int) -> None:
     from mcp.server.stdio import stdio_server
 
     made = handlers.server()
-    output = _Output(writing)
+    requests = _Requests(handlers.call_s_max + listener.END_S_MAX)
+    output = _Output(writing, requests)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_by_signal, tasks.cancel_scope)
             tasks.start_soon(handlers.wake)
-            pipes: Any = _Lines(reading, output, tasks.cancel_scope), output
+            pipes: Any = _Lines(reading, output, requests, tasks.cancel_scope), output
             async with stdio_server(*pipes) as (received, sent):
                 await made.run(received, sent, made.create_initialization_options())
             tasks.cancel_scope.cancel()
-    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+    except* (ConnectionError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass  # the client went away before it had its answers
 
 
@@ -57,20 +58,54 @@ def _moved(fd: int, substitute: int) -> int:
     return moved
 
 
+class _Requests:
+    """The requests that wait for their answers, by their ids."""
+
+    def __init__(self, answer_s_max: float) -> None:
+        self._answer_s_max = answer_s_max
+        self._open: set[int | str] = set()
+        self._settled = anyio.Event()
+
+    def note(self, message: str) -> None:
+        """Note a message that was received or sent."""
+        match sdk.parsed(message):
+            case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as number}}:
+                self._settle(number)  # version 2 of the SDK does not answer it
+            case {"method": _, "id": int() | str() as number}:
+                self._open.add(number)
+            case {"id": int() | str() as number}:
+                self._settle(number)
+
+    def _settle(self, number: int | str) -> None:
+        self._open.discard(number)
+        self._settled.set()
+
+    async def wait(self) -> None:
+        """Return when all requests are answered, or none of them for `answer_s_max` seconds."""
+        with anyio.CancelScope() as scope:
+            while self._open:
+                self._settled = anyio.Event()
+                scope.deadline = anyio.current_time() + self._answer_s_max
+                await self._settled.wait()
+
+
 class _Lines:
     """The lines of a pipe. Unlike a thread that reads, waiting for one can be cancelled.
 
-    A line that is too long, or that the SDK cannot read, is answered with an error. After the last one, `scope` ends.
+    A line that is too long, or that the SDK cannot read, is answered with an error. The end comes when the requests are
+    answered, because the SDK gives up those that are open then; soon afterwards, `scope` ends.
     """
 
-    def __init__(self, fd: int, output: _Output, scope: anyio.CancelScope) -> None:
-        self._fd, self._output, self._scope = fd, output, scope
+    def __init__(self, fd: int, output: _Output, requests: _Requests, scope: anyio.CancelScope) -> None:
+        self._fd, self._output, self._requests, self._scope = fd, output, requests, scope
 
     async def __aiter__(self) -> AsyncIterator[str]:
         # Of a line that is too long the beginning and the end are kept.
-        line, beginning = bytearray(), b""
-        while chunk := await self._chunk():
-            *ended, rest = chunk.split(b"\n")
+        line, beginning, chunk = bytearray(), b"", b"\n"
+        while chunk:
+            chunk = await self._chunk()
+            # The last line may have no end.
+            *ended, rest = (chunk or b"\n").split(b"\n")
             for part in ended:
                 line += part
                 text = beginning.decode("utf-8", "replace") + sdk.storable(bytes(line)).decode("utf-8", "replace")
@@ -79,12 +114,14 @@ class _Lines:
                 elif text.strip() and (flaw := sdk.flaw(text)):
                     await self._refuse(text, *flaw)
                 elif text.strip():
+                    self._requests.note(text)
                     yield text
                 line, beginning = bytearray(), b""
             line += rest
             if len(line) > LINE_BYTES_MAX:
                 beginning = beginning or bytes(line[:EDGE_BYTES])
                 del line[:-EDGE_BYTES]
+        await self._requests.wait()
         # The client may have stopped to read before it closed its end, and keep the answers waiting.
         self._scope.deadline = anyio.current_time() + listener.END_S_MAX
 
@@ -99,8 +136,8 @@ class _Lines:
 class _Output:
     """Writes to a pipe. Waiting for a client that does not read can be cancelled, too."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, requests: _Requests) -> None:
+        self._fd, self._requests = fd, requests
         # The SDK and `_Lines` both write.
         self._lock = anyio.Lock()
 
@@ -111,6 +148,7 @@ class _Output:
                 await _ready(anyio.wait_writable, self._fd)
                 # So many bytes a pipe takes at once when it takes any.
                 left = left[os.write(self._fd, left[: select.PIPE_BUF]) :]
+        self._requests.note(text)
 
     async def flush(self) -> None:
         """Nothing is kept back."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,13 +34,13 @@ class Raw:
         self.request("initialize", **OPENING)
         self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
 
-    def send(self, line: str) -> None:
-        self.process.stdin.write(f"{line}\n".encode())  # type: ignore[union-attr]
+    def send(self, line: str, end: str = "\n") -> None:
+        self.process.stdin.write(f"{line}{end}".encode())  # type: ignore[union-attr]
         self.process.stdin.flush()  # type: ignore[union-attr]
 
-    def begin(self, method: str, **parameters: Any) -> int:
+    def begin(self, method: str, end: str = "\n", **parameters: Any) -> int:
         self._count += 1
-        self.send(json.dumps({"jsonrpc": "2.0", "id": self._count, "method": method, "params": parameters}))
+        self.send(json.dumps({"jsonrpc": "2.0", "id": self._count, "method": method, "params": parameters}), end)
         return self._count
 
     def answers(self) -> Iterator[dict[str, Any]]:
@@ -216,6 +218,53 @@ def test_what_was_accepted_is_stored_once_though_the_server_is_killed(memory: Me
     assert last.end()[0] == 0
 
 
+def test_requests_that_came_before_the_end_of_stdin_are_answered(memory: Memory, major: int) -> None:
+    raw = Raw(memory, "--theme", "garden", major=major)
+    texts = [f"note {number}" for number in range(12)]
+    for text in texts:
+        # The last line has no end.
+        raw.begin("tools/call", "" if text == texts[-1] else "\n", name="remember", arguments={"content": text})
+    code, out, _ = raw.end()
+    answers = [json.loads(line).get("result", {}).get("structuredContent", {}) for line in out.splitlines()]
+    assert (code, [answer.get("status") for answer in answers]) == (0, ["accepted"] * len(texts))
+    assert sorted(memory.rows()) == sorted((text,) for text in texts)
+
+
+def test_a_call_that_is_cancelled_is_not_waited_for_at_the_end_of_stdin(memory: Memory, endpoint: Endpoint) -> None:
+    raw = Raw(memory, "--theme", "garden")
+    raw.call("remember", content="the kelp is green", sync=True)
+    with endpoint.hanging():
+        number = raw.begin("tools/call", name="recall_memory", arguments={"query": "kelp"})
+        raw.send(json.dumps({"method": "notifications/cancelled", "params": {"requestId": number}, "jsonrpc": "2.0"}))
+        raw.process.stdin.close()  # type: ignore[union-attr]
+        assert raw.process.wait(memory.settings["recall_budget_s"] / 2) == 0
+
+
+@pytest.mark.parametrize("way", ["closes stdout", "closes both"])
+def test_a_client_that_does_not_wait_for_its_answers_ends_it(away: Memory, major: int, way: str) -> None:
+    raw = Raw(away, "--theme", "garden", major=major)
+    raw.begin("tools/call", name="recall_memory", arguments={"query": "kelp"})
+    raw.process.stdout.close()  # type: ignore[union-attr]
+    if way == "closes both":
+        raw.process.stdin.close()  # type: ignore[union-attr]
+    assert raw.process.wait(20) == 0
+    assert raw.process.stderr.read() == b""  # type: ignore[union-attr]
+
+
+def test_a_client_on_a_socket_may_end_with_answers_unread(away: Memory) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sdk(2).program, "mcp", "--theme", "garden"], env=away.environment, cwd="/", stdin=theirs, stdout=theirs,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+    with ours:
+        ours.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": OPENING}).encode() + b"\n")
+        select.select([ours], [], [], 30)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, b"")
+
+
 @pytest.mark.parametrize("way", ["closes stdin", "is killed"])
 def test_nothing_is_left_running_when_the_client_goes_away(memory: Memory, way: str) -> None:
     session = memory.stdio("garden")
@@ -231,8 +280,8 @@ def test_nothing_is_left_running_when_the_client_goes_away(memory: Memory, way: 
 
 
 @pytest.mark.parametrize("way", ["sends a signal", "closes stdin"])
-def test_a_client_that_reads_nothing_does_not_keep_it_alive(memory: Memory, major: int, way: str) -> None:
-    raw = Raw(memory, "--theme", "garden", major=major)
+def test_a_client_that_reads_nothing_does_not_keep_it_alive(away: Memory, major: int, way: str) -> None:
+    raw = Raw(away, "--theme", "garden", major=major)
     for _ in range(60):
         raw.begin("tools/list")
     if way == "closes stdin":
