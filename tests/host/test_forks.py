@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -91,3 +92,42 @@ def test_a_fork_ends_with_the_exit_code_of_a_start(host: Host, program: Callable
     for start in (subprocess.Popen, partial(forks.start, host.python)):
         with start([path], env={}, cwd="/", start_new_session=True, **how) as process:
             assert process.wait(30) == END[code]
+
+
+def test_forks_one_after_the_other_iterate_over_sets_in_different_orders(
+    host: Host, program: Callable[[str], Path]
+) -> None:
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    orders = set()
+    for _ in range(2):
+        with forks.start(host.python, [program("print({*map(str, range(50))})")], env={}, cwd="/", **how) as process:
+            orders.add(process.communicate(timeout=30)[0])
+    assert len(orders) == 2
+
+
+def test_a_fork_ends_with_its_server(host: Host, program: Callable[[str], Path]) -> None:
+    server = forks.ForkServer(host.python)
+    command = [str(program("import time; print('runs', flush=True); time.sleep(60)"))]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        server.ask({"command": command, "folder": "/", "environment": {}}, [theirs.fileno()] * 3)
+        theirs.close()
+        ours.settimeout(30)
+        assert ours.recv(10) == b"runs\n"
+        server.process.kill()
+        assert ours.recv(10) == b""
+
+
+def test_the_error_of_a_server_that_has_ended_is_shown(host: Host) -> None:
+    server = forks.ForkServer(host.python)
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=r"has ended(.|\n)*ChildProcessError: .*No child processes"):
+            server.ask({"pid": 1})
+
+
+def test_a_server_that_does_not_answer_is_ended(host: Host) -> None:
+    server = forks.ForkServer(host.python, answer_s_max=0.2)
+    server.process.send_signal(signal.SIGSTOP)
+    with pytest.raises(AssertionError, match=r"does not answer .*timed out"):
+        server.ask({"pid": 1})
+    assert server.process.wait(10) == -signal.SIGKILL

@@ -14,12 +14,14 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 20
+PR_SET_PDEATHSIG = 1
 
 
 def load(modules: list[str]) -> None:
@@ -57,6 +59,8 @@ def next_program(connection: socket.socket) -> dict[str, Any] | None:
 
 
 def become(command: list[str], folder: str, environment: dict[str, str]) -> None:
+    # Without the server nobody could end it.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
