@@ -71,10 +71,13 @@ def server_of(app: Any) -> Any:
 
 
 def _protocol(**given: Any) -> Any:
-    """The HTTP protocol of a connection, which is closed when it sends no whole header: it would keep a place."""
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+    """The HTTP protocol of a connection, which is closed when it sends no whole header: it would keep a place.
 
-    made: Any = AutoHTTPProtocol(**given)
+    Where a host brings httptools, uvicorn would take that. It keeps a header of any size.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    made: Any = H11Protocol(**given)
     made.loop.call_later(HEADER_S_MAX, _close_silent, made, True, None)
     return made
 
