@@ -6,7 +6,6 @@ The server keeps nothing of a session: the id that it gives to a client proves b
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import secrets
 import socket
@@ -63,14 +62,14 @@ class App:
             token = self._token(scope, headers)
             session = _session(headers, token)
             admitted = self._access(token, headers, session)
-            body = await _body(receive)
+            body = sdk.storable(await _body(receive)).decode("utf-8", "replace")
             opens = _opens(body)
         except _Rejected as rejected:
             await _reject(send, rejected)
             return
         if opens:
             send = _with_header(send, SESSION_HEADER, _new_session(token).encode())
-        await self._answer({**scope, _ACCESS: admitted}, _replayed(sdk.storable(body), receive), send)
+        await self._answer({**scope, _ACCESS: admitted}, _replayed(body.encode(), receive), send)
 
     def _token(self, scope: sdk.Values, headers: dict[bytes, bytes]) -> Token:
         if scope["path"] != PATH:
@@ -121,13 +120,11 @@ def _proof(nonce: str, token: Token) -> str:
     return hmac.new(token.sha256.encode(), nonce.encode(), "sha256").hexdigest()[:32]
 
 
-def _opens(body: bytes) -> bool:
+def _opens(message: str) -> bool:
     """Whether a message begins a session."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        raise _Rejected(400, "the request is not JSON, or too deep") from None
-    return isinstance(message, dict) and message.get("method") == "initialize"
+    if flaw := sdk.flaw(message):
+        raise _Rejected(400, sdk.refusal(message, *flaw), **{"content-type": "application/json"})
+    return bool(sdk.parsed(message).get("method") == "initialize")
 
 
 async def _body(receive: Any) -> bytes:

@@ -73,6 +73,13 @@ def test_only_a_request_with_a_token_from_this_machine_is_answered(memory: Memor
         assert post(url, token, **named).status_code == 200
 
 
+@pytest.mark.parametrize("number", [2.0, None, True, [2]])
+def test_a_write_with_an_id_that_cannot_be_answered_is_refused(memory: Memory, url: str, number: Any) -> None:
+    answer = post(url, memory.token("garden"), {**asking("remember", content="the kelp is green"), "id": number})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
+    assert memory.rows() == []
+
+
 def test_a_server_on_another_loopback_address_answers_requests_to_it(memory: Memory) -> None:
     url = memory.served(None, "--host", "127.0.0.2")
     assert post(url, memory.token("garden")).status_code == 200
