@@ -27,7 +27,7 @@ from .tokens import Token, Tokens
 PATH = "/mcp"
 THEME_HEADER = b"x-hermes-session-key"
 SESSION_HEADER = b"mcp-session-id"
-BODY_BYTES_MAX = 8 << 20
+BODY_BYTES_MAX = 4 << 20  # version 2 of the SDK takes no more
 BODY_S_MAX = 30
 _ACCESS = "hermes_pgvector.access"
 

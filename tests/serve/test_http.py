@@ -73,6 +73,10 @@ def test_only_a_request_with_a_token_from_this_machine_is_answered(memory: Memor
         assert post(url, token, **named).status_code == 200
 
 
+def test_a_request_may_be_as_long_as_the_manual_says(memory: Memory, url: str) -> None:
+    assert post(url, memory.token("garden"), json.dumps(OPENING).encode().ljust(BODY_BYTES_MAX)).status_code == 200
+
+
 @pytest.mark.parametrize("number", [2.0, None, True, [2]])
 def test_a_write_with_an_id_that_cannot_be_answered_is_refused(memory: Memory, url: str, number: Any) -> None:
     answer = post(url, memory.token("garden"), {**asking("remember", content="the kelp is green"), "id": number})
