@@ -17,6 +17,8 @@ from ..errors import BadArgument, Unavailable
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 CONNECTIONS_MAX = 128
 HEADER_S_MAX = 5
+# The system takes further bytes when a part of its buffer is free, which is megabytes on loopback.
+TAKE_S_MAX = 60
 END_S_MAX = 2
 
 
@@ -71,25 +73,30 @@ def server_of(app: Any) -> Any:
 
 
 def _protocol(**given: Any) -> Any:
-    """The HTTP protocol of a connection, which is closed when it sends no whole header: it would keep a place.
+    """The HTTP protocol of a connection, which is closed when its client is idle: it would keep a place.
 
     Where a host brings httptools, uvicorn would take that. It keeps a header of any size.
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     made: Any = H11Protocol(**given)
-    made.loop.call_later(HEADER_S_MAX, _close_silent, made, True, None)
+    made.loop.call_later(HEADER_S_MAX, _close_idle, made, None, 0)
     return made
 
 
-def _close_silent(protocol: Any, waited: bool, before: Any) -> None:
-    """Close a connection without a request for HEADER_S_MAX: it `waited` that long ago, too, after `before`."""
-    last = protocol.cycle
-    waits = last is None or last.response_complete
-    if waits and waited and last is before:
-        protocol.transport.close()
-    elif not protocol.transport.is_closing():
-        protocol.loop.call_later(HEADER_S_MAX, _close_silent, protocol, waits, last)
+def _close_idle(protocol: Any, before: Any, idle_s: float) -> None:
+    """Close a connection that has no whole header for HEADER_S_MAX, or no byte of an answer taken for TAKE_S_MAX.
+
+    `before` is its state HEADER_S_MAX ago, since which time `idle_s` has passed.
+    """
+    last, transport = protocol.cycle, protocol.transport
+    answered = last is None or last.response_complete
+    state = (last, answered, transport.get_write_buffer_size())
+    idle_s = idle_s + HEADER_S_MAX if state == before and (answered or protocol.flow.write_paused) else 0
+    if idle_s >= (HEADER_S_MAX if answered else TAKE_S_MAX):
+        transport.abort()
+    elif not transport.is_closing():
+        protocol.loop.call_later(HEADER_S_MAX, _close_idle, protocol, state, idle_s)
 
 
 def _until_the_end(app: Any) -> Any:

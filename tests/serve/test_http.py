@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -16,7 +18,7 @@ from mcprig.memory import Memory
 
 from hermes_memory_pgvector.serve import listener
 from hermes_memory_pgvector.serve.http import BODY_BYTES_MAX
-from hermes_memory_pgvector.serve.listener import HEADER_S_MAX
+from hermes_memory_pgvector.serve.listener import HEADER_S_MAX, TAKE_S_MAX
 
 SECRET = "the safe opens with 7731"
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -230,6 +232,37 @@ def test_a_connection_that_sends_no_whole_header_is_closed(memory: Memory, sent:
                 assert b" 404 " in client.recv(1000)
         while client.recv(1000):
             pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_connection_that_takes_no_answers_is_closed(memory: Memory) -> None:
+    with socket.socket() as client:
+        # The answers are more than what the buffers of both ends take.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", httpx.URL(memory.served()).port))
+        client.settimeout(1)
+        with suppress(TimeoutError):
+            for _ in range(60):
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 500)
+        closed = select.poll()
+        closed.register(client, 0)
+        assert closed.poll(3000 * TAKE_S_MAX)
+
+
+@pytest.mark.slow
+def test_answers_that_are_taken_slowly_arrive(memory: Memory) -> None:
+    url, token, count = memory.served(), memory.token("garden"), 800
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    given = {"Host": "localhost", "Authorization": f"Bearer {token}", **JSON, "Content-Length": len(body)}
+    head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    answers = bytearray()
+    with socket.create_connection(("127.0.0.1", httpx.URL(url).port), timeout=60) as client:
+        client.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode() * count)
+        while part := client.recv(1 << 16):
+            answers += part
+            time.sleep(0.2)
+    assert answers.count(b"HTTP/1.1 200 ") == answers.count(b'"recall_memory"') == count
 
 
 def test_a_request_that_takes_longer_than_a_header_may_is_answered(memory: Memory) -> None:
