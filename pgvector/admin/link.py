@@ -11,7 +11,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import BadArgument, SettingsError
+from ..errors import BadArgument, SettingsError, cure
 from ..hosts.config import host_section
 from ..hosts.environment import ACTIVATE
 from .configuration import PROVIDER, active_provider
@@ -45,31 +45,41 @@ def install(home: Path, console: Console, args: argparse.Namespace) -> int:
 def change(home: Path, *, remove: bool = False) -> list[Path]:
     """Create the links in the home, or with `remove` delete them. Returns those that changed.
 
-    Raises BadArgument when something else is in their place, and SettingsError when a folder cannot be written.
+    Raises BadArgument when something else is in the place of one, and changes none then; SettingsError when a folder
+    cannot be written.
     """
     links = {place(home): package()}
     if _replaceable(hook(home)) if remove else needs_hook():
         links[hook(home)] = package() / HOOK
-    return [link for link, target in links.items() if _change(link, target, remove=remove)]
+    due = {link: target for link, target in links.items() if _differs(link, target, remove=remove)}
+    for link in due:
+        if _there(link) and not _replaceable(link):
+            raise BadArgument(f"{link} is not a link to this package; move it away, then try again")
+    for link, target in due.items():
+        _change(link, target, remove=remove)
+    return list(due)
 
 
-def _change(link: Path, target: Path, *, remove: bool) -> bool:
-    there = link.is_symlink() or link.exists()
-    if (not there) if remove else link.resolve() == target:
-        return False
-    if there and not _replaceable(link):
-        raise BadArgument(f"{link} is not a link to this package; move it away, then try again")
+def _there(link: Path) -> bool:
+    return link.is_symlink() or link.exists()
+
+
+def _differs(link: Path, target: Path, *, remove: bool) -> bool:
+    return _there(link) if remove else link.resolve() != target
+
+
+def _change(link: Path, target: Path, *, remove: bool) -> None:
     try:
         if remove:
             link.unlink()
-            return True
+            return
         link.parent.mkdir(parents=True, exist_ok=True)
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(target, target_is_directory=True)
         fresh.replace(link)
     except OSError as error:
-        raise SettingsError(f"{link} cannot be changed ({error.strerror}); run as the owner of the home") from None
-    return True
+        what = f"{link} cannot be changed ({error.strerror})"
+        raise SettingsError(f"{what}; {cure(error, f'check {link.parent}')}") from None
 
 
 def package() -> Path:

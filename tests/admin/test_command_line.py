@@ -731,6 +731,14 @@ def test_another_plugin_is_left_alone(tmp_path: Path, kind: str, extra: list[str
     assert (link / "__init__.py").read_text() == "theirs = 1\n"
 
 
+def test_nothing_is_linked_when_another_hook_is_in_the_way(tmp_path: Path) -> None:
+    foreign = tmp_path / "hooks" / "pgvector"
+    foreign.mkdir(parents=True)
+    outcome = hermes_pgvector("install", "--home", str(tmp_path))
+    assert (outcome.code, str(foreign) in outcome.err) == (2, True)
+    assert not (tmp_path / "plugins").exists()
+
+
 @pytest.mark.parametrize("python_is_gone", [False, True])
 def test_removing_deletes_the_links_and_nothing_else(tmp_path: Path, python_is_gone: bool) -> None:
     hermes_pgvector("install", "--home", str(tmp_path))
