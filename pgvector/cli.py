@@ -124,7 +124,7 @@ def _next_step(problem: str, args: argparse.Namespace) -> str:
     # `doctor` looks at the database of the home, not at that of an administrator.
     if not given:
         return "; for more: hermes-pgvector doctor"
-    if refusal.CONNECTING not in problem:
+    if not problem.startswith(refusal.CONNECTING):
         return ""
     variable = "HERMES_PGVECTOR_DSN" if args.pgvector_job == SETUP else administrators
     return f"; {refusal.remedy(problem, given, f'~/.pgpass or the connection string of {variable}')}"

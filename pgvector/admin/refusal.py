@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ..store.schema.preflight import REFUSED, UNREACHABLE
 from .check import in_psql, quoted
 
-# The beginning of a problem of connecting outside of the pool.
-CONNECTING = "Postgres cannot be reached"
+# How a problem of connecting outside of the pool begins.
+CONNECTING = (UNREACHABLE, REFUSED)
 
 
 def of_home(problem: str, home: Path) -> str:

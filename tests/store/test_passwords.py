@@ -6,11 +6,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from commandline import hermes_pgvector
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
+from hermes_memory_pgvector.mirror.home import Home
 from hermes_memory_pgvector.model import TurnTaken
+from hermes_memory_pgvector.outbox.spool import Spool
 from hermes_memory_pgvector.runtime import acquire, release
 from hermes_memory_pgvector.settings import Settings
 from hermes_memory_pgvector.store.connection.dsn import renewed
@@ -31,6 +34,8 @@ def test_a_running_agent_takes_up_the_new_password(tmp_path: Path, database: str
             connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", [strict])
         assert runtime.accept(TurnTaken(theme="t", user="between", assistant="answer"))
         wait_for(lambda: bool(runtime.writer.health.problem))
+        assert runtime.writer.health.problem.startswith("Postgres refuses the connection: ")
+        assert runtime.writer.health.problem.count("password authentication failed") == 1
         (tmp_path / ".env").write_text(f'HERMES_PGVECTOR_DSN="{dsn.replace("right", "changed")}"\n')
         assert runtime.accept(TurnTaken(theme="t", user="after", assistant="answer"))
         assert runtime.writer.flush(60)
@@ -41,6 +46,23 @@ def test_a_running_agent_takes_up_the_new_password(tmp_path: Path, database: str
         release(runtime)
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(strict)))
+
+
+@pytest.mark.parametrize(
+    "command", [["search", "a question"], ["status"], ["migrate"], ["spool", "flush", "--wait", "1"]]
+)
+def test_a_refused_password_is_no_silent_server(
+    tmp_path: Path, database: str, strict: str, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", make_conninfo(database, user=strict, password="wrong"))
+    left = Spool(Home(tmp_path).spool, bytes_max=1 << 20, window_max=9)
+    assert left.append(TurnTaken(theme="t", user="question", assistant="answer"))
+    left.close()
+    outcome = hermes_pgvector(*command, "--home", str(tmp_path))
+    assert outcome.code == 1, outcome.shown
+    assert "Postgres refuses the connection: " in outcome.err
+    assert "password authentication failed" in outcome.err
+    assert "does not answer" not in outcome.shown
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool
 
 from pgvector import HalfVector
 
-from ...errors import DatabaseUnavailable, SettingsError
+from ...errors import SettingsError
 from ...model import Vector
 from ...settings import Settings
 from ..embedded import identity
@@ -29,7 +29,7 @@ from ..schema import migrations, row_security, verification
 from ..schema.preflight import ENCODING, first_line
 from ..schema.verification import APPLICATION, Origin
 from .checked import checked, learn
-from .driver_errors import wrap_errors
+from .driver_errors import wrap_connecting, wrap_errors
 from .dsn import describe, renewed, unusable
 from .fair_semaphore import FairSemaphore
 from .held_vectors import HeldVectors
@@ -195,11 +195,11 @@ class Database:
                 with self._connection(timeout_s, timeout_s, timeout_s, admitted=True) as pooled:
                     yield pooled
                 return
-            with wrap_errors():
+            with wrap_connecting(lambda: self._refusal):
                 connection = TimedConnection.connect(self.dsn, **self._connection_options())
                 learn(connection)
-                with connection.limited(timeout_s), connection:
-                    yield connection
+            with wrap_errors(), connection.limited(timeout_s), connection:
+                yield connection
 
     @contextmanager
     def _room(self) -> Iterator[bool]:
@@ -237,13 +237,8 @@ class Database:
         until = time.monotonic() + wait_s
         with nullcontext() if admitted else self.line.admitted(wait_s, first=True):
             deadline, pool = time.monotonic() + within_s, self._opened_pool()
-            try:
-                with wrap_errors():
-                    connection, answers = checked(pool, until - time.monotonic(), opening, trusting=trusting)
-            except DatabaseUnavailable as error:
-                if self._refusal:
-                    error.add_note(self._refusal)
-                raise
+            with wrap_connecting(lambda: self._refusal):
+                connection, answers = checked(pool, until - time.monotonic(), opening, trusting=trusting)
             with wrap_errors():
                 try:
                     with connection.limited(deadline - time.monotonic(), answer_s), connection:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from ...errors import SERVER_DISK_FULL, BadEvent, DatabaseUnavailable, SchemaNotApplied, TooSlow
-from ..schema.preflight import migrate_command
+from ..schema.preflight import REFUSED, migrate_command, refused
 
 _SCHEMA_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
 _NEVER_STORED = (
@@ -60,6 +60,24 @@ def wrap_errors() -> Iterator[None]:
     except psycopg.Error as error:
         # For example a corrupt index: the data is not the cause.
         raise DatabaseUnavailable(f"Postgres cannot do it now ({_reason(error)})") from None
+
+
+@contextmanager
+def wrap_connecting(failure: Callable[[], str]) -> Iterator[None]:
+    """As `wrap_errors`, for a block that may make a connection.
+
+    `failure` gives the driver's words for the last one that could not be made, and is empty after a success. They are
+    a note, because a model may read the message.
+    """
+    try:
+        with wrap_errors():
+            yield
+    except DatabaseUnavailable as error:
+        if not (why := failure()):
+            raise
+        told = DatabaseUnavailable(REFUSED) if refused(why) and not isinstance(error, TooSlow) else error
+        told.add_note(why)
+        raise told from None
 
 
 def _object_of(error: psycopg.Error) -> str:

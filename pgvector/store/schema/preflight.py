@@ -30,6 +30,9 @@ ENCODING_REMEDY = (
     "make one that holds them, and use it instead: "
     f"CREATE DATABASE hermes_memory TEMPLATE template0 ENCODING '{ENCODING}' LOCALE 'C.UTF-8'"
 )
+UNREACHABLE, REFUSED = "Postgres cannot be reached", "Postgres refuses the connection"
+# Words of the server, and of the driver about what the server answered. Without them it is silent.
+_ANSWERED = re.compile("FATAL:|password|authentication|certificate|SSL error|does not support SSL")
 # Shown instead of a DSN, which may contain a password.
 ADMINISTRATOR = "postgresql://ADMIN@HOST/DATABASE"
 
@@ -54,7 +57,13 @@ def connect(dsn: str, timeout_s: float = CONNECT_TIMEOUT_S) -> psycopg.Connectio
         failed = error.pgconn
         wanted = failed is not None and (failed.needs_password or failed.used_password)
         kind = PasswordWanted if wanted else DatabaseUnavailable
-        raise kind(f"Postgres cannot be reached: {first_line(error)}") from None
+        failure = first_line(error)
+        raise kind(f"{REFUSED if refused(failure) else UNREACHABLE}: {failure}") from None
+
+
+def refused(failure: str) -> bool:
+    """Whether a server refused a connection, rather than being silent, by the driver's words for the failure."""
+    return bool(_ANSWERED.search(failure))
 
 
 @contextmanager
