@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.rows import dict_row
 
-from ...errors import BadArgument, DatabaseUnavailable, Refused
+from ...errors import BadArgument, Refused
 from ..connection.driver_errors import wrap_errors
-from ..connection.dsn import parsed
-from ..schema.preflight import ENCODING
+from ..schema.preflight import connect, first_line
 
 ROWS_AT_ONCE = 200
-CONNECT_S_MAX = 10
+_NOT_READABLE = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InsufficientPrivilege)
 _OURS: LiteralString = "select to_regclass('hermes_pgvector_migrations') is not null as ours"
 _STATEMENTS: dict[str, LiteralString] = {
     "entry": """select id, agent_identity as theme, target, content, metadata, created_at::text, updated_at::text
@@ -26,21 +24,21 @@ _STATEMENTS: dict[str, LiteralString] = {
 
 def rows(dsn: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The id, the kind and the columns of each row, from one snapshot. Raises Refused, and DatabaseUnavailable."""
-    try:
-        parsed(dsn, "the source")
-        options: dict[str, Any] = {"connect_timeout": CONNECT_S_MAX, "client_encoding": ENCODING}
-        with wrap_errors(), psycopg.connect(dsn, row_factory=dict_row, **options) as connection:
-            connection.read_only = True
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            found = connection.execute(_OURS).fetchone()
-            if found and found["ours"]:
-                raise BadArgument("the source is a database of this package; export it there, and import the archive")
-            for kind, statement in _STATEMENTS.items():
-                with connection.cursor(name="source") as cursor:
-                    cursor.itersize = ROWS_AT_ONCE
-                    for row in cursor.execute(statement):
-                        yield row.pop("id"), kind, row
-    except DatabaseUnavailable as error:
-        raise DatabaseUnavailable(f"the source does not answer: {error}") from None
-    except Refused:
-        raise
+    with connect(dsn) as connection, wrap_errors():
+        connection.read_only = True
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        found = connection.execute(_OURS).fetchone()
+        if found and found["ours"]:
+            raise BadArgument("the source is a database of this package; export it there, and import the archive")
+        try:
+            with connection.transaction():
+                for kind, statement in _STATEMENTS.items():
+                    with connection.cursor(name="source") as cursor:
+                        cursor.itersize = ROWS_AT_ONCE
+                        for row in cursor.execute(statement):
+                            yield row.pop("id"), kind, row
+        except _NOT_READABLE as error:
+            raise Refused(
+                f"the source cannot be read: {first_line(error)}; it has to be a database of the package "
+                "hermes-memory-pgvector up to 1.0, and its role has to be allowed to read it"
+            ) from None

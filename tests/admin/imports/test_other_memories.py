@@ -115,10 +115,25 @@ def test_every_row_of_a_database_of_the_package_up_to_1_0(
     assert sql(database, counts.format("ts", "conversations"))[0][:2] == ("ops-team", 250)
     monkeypatch.setenv("HERMES_PGVECTOR_SOURCE_DSN", database)
     assert "a database of this package" in command("--from", "hermes-memory-pgvector", "-").err
-    monkeypatch.setenv("HERMES_PGVECTOR_SOURCE_DSN", "postgresql://somebody:hunter2@127.0.0.1:9/nowhere")
-    refused = command("--from", "hermes-memory-pgvector", "-")
+
+
+def test_a_source_that_cannot_be_read_is_what_the_remedy_is_about(
+    command: Callable[..., Outcome], empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = "postgresql://somebody:hunter2@127.0.0.1:9/nowhere"
+    from_database = ("--from", "hermes-memory-pgvector")
+    refused = command(*from_database, dead)
     assert refused.code == 1
-    assert "hunter2" not in refused.err
+    assert "the source cannot be read: Postgres cannot be reached: " in refused.err
+    assert refused.err.endswith("; start Postgres or correct the DSN of the source\n")
+    assert command(*from_database, "-").err.startswith("hermes-pgvector: HERMES_PGVECTOR_SOURCE_DSN is not set")
+    monkeypatch.setenv("HERMES_PGVECTOR_SOURCE_DSN", dead)
+    assert command(*from_database, "-").err.endswith("; start Postgres or correct HERMES_PGVECTOR_SOURCE_DSN\n")
+    lacking = command(*from_database, empty_database)
+    assert (lacking.code, "migrate" in lacking.err) == (1, False)
+    assert 'the source cannot be read: relation "memory_entries" does not exist' in lacking.err
+    assert command(*from_database, "somewhere").code == 2
+    assert "hunter2" not in refused.shown
 
 
 def test_entries_are_imported_with_masks_where_the_settings_say_so(
