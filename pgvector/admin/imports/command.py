@@ -17,6 +17,7 @@ from ...session.themes import allowed, home_theme, stored_name
 from ...settings import Settings, load
 from ...store.archive.lines import Line, Reader
 from ...store.connection.database import Database
+from ...store.connection.dsn import describe
 from ...store.schema.verification import LATEST
 from ...text.sanitize import safe_line
 from ...text.theme_names import reserved
@@ -47,7 +48,9 @@ def bring(home: Path, console: Console, args: argparse.Namespace) -> int:
     with closing(Database(settings, home)) as database:
         start_server(database)
         result = SOURCES[args.source](database, Rules(settings, args.theme and theme, theme), console, args)
-    document = {"source": args.source, "path": args.path, "theme": args.theme and theme, "dry_run": args.dry_run}
+    # A connection string may have a password.
+    path = describe(args.path) if args.source == "hermes-memory-pgvector" and args.path != "-" else args.path
+    document = {"source": args.source, "path": path, "theme": args.theme and theme, "dry_run": args.dry_run}
     console.data({**document, **result})
     _summarise(console, result, dry_run=args.dry_run)
     return 1 if result["wrong"] else 0

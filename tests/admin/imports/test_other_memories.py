@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from commandline import Outcome, hermes_pgvector
+from psycopg.conninfo import make_conninfo
 
 ENTRIES = "select target, content, tags, created_at from memory_entries where agent_identity = 'ops' order by id"
 WRITTEN_AT = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
@@ -103,9 +104,10 @@ def test_every_row_of_a_database_of_the_package_up_to_1_0(
     sql(empty_database, "create extension if not exists vector")
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute(TABLES.encode())
-    arguments = ("--from", "hermes-memory-pgvector", empty_database)
+    arguments = ("--from", "hermes-memory-pgvector", make_conninfo(empty_database, password="hunter2"))
     for new in (250, 0):
         done = command(*arguments)
+        assert "hunter2" not in done.shown
         assert {kind: told["new"] for kind, told in done.document["rows"].items()} == {"entry": new, "turn": new}
         assert [(done.code, wrong["line"]) for wrong in done.document["wrong"]] == [(1, 251)]
     counts = "select agent_identity, count(*), min({0}), max({0}) from {1} group by 1"
