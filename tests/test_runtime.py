@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from loopback import Endpoint
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import Server
 from waiting import wait_for
 
@@ -23,6 +23,7 @@ from hermes_memory_pgvector.model import Add, RecallRequest, Remove, Replace, Sc
 from hermes_memory_pgvector.runtime import Runtime, acquire, release
 from hermes_memory_pgvector.session.identity import Identity
 from hermes_memory_pgvector.settings import Settings
+from hermes_memory_pgvector.store.schema import migrations
 from hermes_memory_pgvector.text import suspicion
 from hermes_memory_pgvector.write import writer
 
@@ -183,6 +184,32 @@ def test_the_model_of_the_database_stays_matched_while_it_does_not_answer(
     assert runtime.compatibility.match(384)
     endpoint.close()
     assert runtime.compatibility.match(384)
+
+
+def test_a_model_that_the_role_may_not_claim_is_told_once_with_what_to_do(
+    start: Callable[..., Runtime], database: str, role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    migrations.migrate(database, runtime_role=role)
+    claim = "function claim_memory_setting(text, text)"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("insert into hermes_pgvector_settings (name, value) values ('person_key', %s)", ["0" * 64])
+        connection.execute(f"revoke execute on {claim} from {role}".encode())
+    runtime = start(dsn=make_conninfo(database, user=role))
+    try:
+        for number in range(3):
+            assert runtime.accept(TurnTaken(theme="t", user=f"question {number}", assistant="answer"))
+            assert runtime.writer.flush(10)
+        wait_for(lambda: "hermes-pgvector migrate" in str(runtime.compatibility.usable()))
+        (told,) = (record.getMessage() for record in caplog.records if "claim_memory_setting" in record.getMessage())
+        assert told.startswith("by words only: the role may not do this (permission denied for function ")
+        assert "failed with" not in caplog.text
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(f"grant execute on {claim} to {role}".encode())
+        wait_for(lambda: not isinstance(runtime.compatibility.usable(), str), 30)
+    finally:
+        release(runtime)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(f"drop owned by {role}".encode())
 
 
 def test_a_database_that_is_away_is_noticed_by_a_recall_although_nothing_is_to_be_stored(

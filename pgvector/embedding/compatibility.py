@@ -11,7 +11,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import Condition, EmbedderUnavailable, Refused, SettingsError, Unavailable
+from ..errors import (
+    Condition,
+    DatabaseUnavailable,
+    EmbedderUnavailable,
+    Refused,
+    SchemaNotApplied,
+    SettingsError,
+    Unavailable,
+)
 from ..files import make_private, overwrite
 from ..model import WORDS_ONLY, now
 from ..settings import Settings, load
@@ -37,7 +45,7 @@ CALIBRATION_WAIT_S_MAX = 3600.0
 class EmbedderCompatibility:
     """Makes the embedder on first use and compares it with the database.
 
-    Safe for any thread, except that only one thread may call `match`.
+    Safe for any thread, except that only one thread may call `match` and `match_if_possible`.
     """
 
     def __init__(self, settings: Settings, state: Path, database: Database, home: Path | None = None) -> None:
@@ -139,12 +147,24 @@ class EmbedderCompatibility:
         mismatch = self._find_mismatch(stored, answered=answered)
         if mismatch and self._follow_saved():
             mismatch = self._find_mismatch(stored, answered=False)
+        self._decide(mismatch)
+        self._database.held.outdated, self._database.held.names = False, factory.named_model(self._settings)
+        return not mismatch
+
+    def match_if_possible(self, stored: int) -> None:
+        """As `match`, but a database that the role may not ask is a mismatch, and one that is away decides nothing."""
+        try:
+            self.match(stored)
+        except SchemaNotApplied as error:
+            self._decide(f"{WORDS_ONLY}: {error}")
+        except DatabaseUnavailable as error:
+            log.info("the embedder is not compared with the database: %s", error)
+
+    def _decide(self, mismatch: str) -> None:
         if mismatch and mismatch != self._mismatch and not self._unanswered:
             log.warning("%s", mismatch)
         self._mismatched_since = (self._mismatched_since or now()) if mismatch else None
         self._mismatch, self._rematch_at = mismatch, time.monotonic() + REMATCH_S
-        self._database.held.outdated, self._database.held.names = False, factory.named_model(self._settings)
-        return not mismatch
 
     def calibration_due(self) -> bool:
         """Whether to call `calibrate` now: the embedder is compatible and its floor is unknown.

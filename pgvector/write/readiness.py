@@ -77,6 +77,6 @@ class Readiness:
     def _match(self, dimensions: int, wait_s: float) -> None:
         """Match the embedder in the background, because it may take seconds to answer; wait for it a little."""
         if self._matching is None or self._matching.done():
-            self._matching = self._in_background(self._fit.match, dimensions)
+            self._matching = self._in_background(self._fit.match_if_possible, dimensions)
         with suppress(TimeoutError):
             self._matching.result(wait_s)
