@@ -26,6 +26,11 @@ def pip_install(extra: str = "", python: str = "") -> str:
     return f"{pip} {shlex.quote(f'{folder}{wanted}')}" if folder else f"{pip} {shlex.quote(f'.{wanted}')}, {UNKNOWN}"
 
 
+def upgrade() -> str:
+    """How a newer release of this package is installed."""
+    return f"{pip_install()}, after `git pull` there, and restart the agents"
+
+
 def namesake() -> str:
     """The version of the other project of this name, when pip has installed that one in this Python; else empty."""
     from importlib import metadata

@@ -143,6 +143,9 @@ def test_migrate_tells_the_version_of_a_database_that_is_newer_than_this_release
         connection.execute("insert into hermes_pgvector_migrations values (%s, 'of the future', 'x')", [newer])
     assert f"has schema version {newer}" in run("migrate").out
     assert run("migrate", "--json").document["version"] == newer
+    told = {check["name"]: check for check in run("doctor", "--json").document["checks"]}["schema"]
+    assert (told["verdict"], "git pull" in told["remedy"]) == ("warning", True)
+    assert f"newer than this release, which knows version {LATEST}" in told["found"]
 
 
 def test_an_administrators_command_names_the_primary_on_a_standby(run: Callable[..., Outcome], database: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...embedding import factory
 from ...errors import EmbedderLimited, PgvectorError
+from ...hosts.installation import upgrade
 from ...session.person_key import PersonKey
 from ...settings import Settings
 from ...store.embedded import identity
@@ -20,7 +21,7 @@ from ...store.schema.preflight import (
     migrate_command,
     older,
 )
-from ...store.schema.verification import SchemaState
+from ...store.schema.verification import LATEST, SchemaState
 from ...store.statistics import ServerInfo
 from .. import refusal
 from ..check import Check, failed, in_psql, place_of_setting, quoted
@@ -65,7 +66,12 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         return
     schema = found.schema
     over = ", distributed over a Citus cluster" if schema.distributed else ""
-    yield Check("schema", "ok", f"version {schema.version}, vectors of {schema.dimensions} dimensions{over}")
+    what = f"version {schema.version}, vectors of {schema.dimensions} dimensions{over}"
+    if schema.version > LATEST:
+        what = f"{what}: newer than this release, which knows version {LATEST} and does not use what is new"
+        yield Check("schema", "warning", what, upgrade())
+    else:
+        yield Check("schema", "ok", what)
     yield _role(info)
     yield from _rows(found)
     if found.server:

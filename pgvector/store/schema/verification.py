@@ -8,7 +8,7 @@ from typing import LiteralString, NamedTuple
 import psycopg
 
 from ...errors import ClientTooOld, SchemaNotApplied
-from ...hosts.installation import pip_install
+from ...hosts.installation import upgrade
 from .preflight import Connection, fetch, migrate_command
 
 LATEST = 18
@@ -92,8 +92,7 @@ def check_served(oldest_client: int) -> None:
     if oldest_client > LATEST:
         raise ClientTooOld(
             f"upgrade this release, which knows schema {LATEST}: the database serves those that know schema "
-            f"{oldest_client} or a newer one, and events wait in the spool; run: {pip_install()} with a newer release, "
-            "and restart the agents"
+            f"{oldest_client} or a newer one, and events wait in the spool; run: {upgrade()}"
         )
 
 
