@@ -187,7 +187,8 @@ def _home(given: str) -> Path:
     try:
         return Path(given or _home_of_shell()).expanduser().resolve()
     except RuntimeError:
-        raise BadArgument("this account has no home folder; name the home of hermes with --home") from None
+        what = f"there is no account for {given}" if given else "this account has no home folder"
+        raise BadArgument(f"{what}; name the home of hermes with --home") from None
 
 
 def _home_of_shell() -> Path:

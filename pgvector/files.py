@@ -15,18 +15,43 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from .errors import Unavailable
+from .errors import BadArgument, Unavailable
 
 log = logging.getLogger("hermes.pgvector")
 
 HOST_DISK_FULL = "the disk of this host is full"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 # How file systems without hard links refuse one, such as FAT, some network shares, and those of Android.
 NO_LINKS = frozenset({errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def reason(error: OSError) -> str:
     """Why a file could not be read or written, without its name."""
-    return HOST_DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
+    return HOST_DISK_FULL if error.errno in _FULL else error.strerror or type(error).__name__
+
+
+def expanded(path: str) -> Path:
+    """The path with its `~` replaced; one of an account that does not exist stays as it is, and is not found."""
+    return Path(os.path.expanduser(path))
+
+
+def new_file(path: str) -> Path:
+    """The path of a file that a person wants to have written. Raises BadArgument when something is there."""
+    target = expanded(path)
+    if target.is_dir():
+        raise BadArgument(f"{target} is a folder; give the path of a file in it")
+    if target.exists():
+        raise BadArgument(f"{target} exists; give another path, or delete it")
+    return target
+
+
+def not_written(path: Path, error: OSError) -> str:
+    """That a file cannot be written, why, and what to do."""
+    lacking = isinstance(error, FileNotFoundError | NotADirectoryError) and not path.parent.is_dir()
+    if lacking:
+        return f"{path} cannot be written: there is no folder {path.parent}; make it, or give another path"
+    full = error.errno in _FULL
+    return f"{path} cannot be written: {reason(error)}; {'free some space, or ' if full else ''}give another path"
 
 
 def make_private(folder: Path) -> None:

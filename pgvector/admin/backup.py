@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.filesize import decimal as size
 
 from ..errors import BadArgument, SchemaNotApplied, SettingsError
+from ..files import expanded, new_file, not_written
 from ..mirror.home import Home
 from ..settings import load
 from ..store import statistics
@@ -25,14 +26,12 @@ def backup(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Write a dump of the embedded database to a new file. Agents go on meanwhile. Returns 0."""
     server = _server(home, "pg_dump --format=custom")
     server.check_made()
-    target = Path(args.path).expanduser().resolve()
-    if target.exists():
-        raise BadArgument(f"{target} exists; give another path, or delete it")
+    target = new_file(args.path).resolve()
     try:
         with console.busy("dumping the database"):
             dump.write(server, target, args.wait)
     except OSError as error:
-        raise BadArgument(f"{target} cannot be written: {error.strerror}") from None
+        raise BadArgument(not_written(target, error)) from None
     written = target.stat().st_size
     console.data({"path": str(target), "bytes": written})
     console.show(f"backed up to {target} ({size(written)})")
@@ -43,7 +42,7 @@ def backup(home: Path, console: Console, args: argparse.Namespace) -> int:
 def restore(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Replace the embedded database by that of a dump, after a question. Returns 0, and 1 for a no."""
     server, settings = _server(home, "pg_restore"), load(home)
-    path = Path(args.path).expanduser().resolve()
+    path = expanded(args.path).resolve()
     if not path.is_file():
         raise BadArgument(f"{path} is no file; give a file that `backup` wrote")
     dump.check(path)

@@ -14,7 +14,7 @@ from uuid import uuid4
 from rich.filesize import decimal as size
 
 from ..errors import BadArgument, PgvectorError
-from ..files import reason
+from ..files import new_file, not_written, reason
 from ..settings import load
 from ..store.archive import reading
 from ..store.archive.lines import Writer
@@ -86,14 +86,12 @@ def _target(path: str) -> Iterator[IO[bytes]]:
         except OSError as error:
             raise PgvectorError(f"stdout cannot be written: {reason(error)}; the archive is not complete") from None
         return
-    target = Path(path).expanduser()
-    if target.exists():
-        raise BadArgument(f"{target} exists; give another path, or delete it")
+    target = new_file(path)
     part = target.with_name(f".{target.name}.{uuid4().hex[:8]}")
     try:
         fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise BadArgument(f"{target} cannot be written: {reason(error)}") from None
+        raise BadArgument(not_written(target, error)) from None
     try:
         with os.fdopen(fd, "wb") as file:
             yield file
@@ -101,7 +99,7 @@ def _target(path: str) -> Iterator[IO[bytes]]:
             os.fsync(fd)
         part.replace(target)
     except OSError as error:
-        raise PgvectorError(f"{target} cannot be written: {reason(error)}; nothing is left of it") from None
+        raise PgvectorError(f"{not_written(target, error)}; nothing is left of it") from None
     finally:
         part.unlink(missing_ok=True)
 

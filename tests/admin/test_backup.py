@@ -55,6 +55,9 @@ def test_a_backup_brings_back_what_was_there(embedded: EmbeddedServer, tmp_path:
     assert run("backup", str(dump)).code == 0
     assert dump.stat().st_mode & 0o777 == 0o600
     assert "exists" in run("backup", str(dump)).err
+    assert f"{tmp_path} is a folder; give the path of a file in it" in run("backup", str(tmp_path)).err
+    nowhere = run("backup", str(tmp_path / "nowhere" / "memory.dump"))
+    assert (nowhere.code, f"there is no folder {tmp_path / 'nowhere'}; make it, or" in nowhere.err) == (2, True)
     remember("after")
 
     damaged = tmp_path / "damaged.dump"

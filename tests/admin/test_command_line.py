@@ -713,6 +713,20 @@ def test_a_link_to_another_copy_of_the_package_is_replaced(tmp_path: Path) -> No
     assert link.resolve() == PACKAGE
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["import"], ["import", "--from", "state-db"], ["settings", "copy", "--to"], ["settings", "project"],
+        ["metrics", "--textfile"], ["watch", "--skip-host", "--metrics"],
+    ],
+)  # fmt: skip
+def test_a_path_of_an_account_that_does_not_exist_is_named(home: Path, command: list[str]) -> None:
+    outcome = hermes_pgvector("--home", str(home), *command, "~nobody-here/x")
+    assert outcome.code in (1, 2)
+    assert "~nobody-here" in outcome.err.splitlines()[-1]
+    assert "there is no account for ~nobody-here" in hermes_pgvector("--home", "~nobody-here", "status").err
+
+
 @pytest.mark.parametrize("kind", ["folder", "link"])
 @pytest.mark.parametrize("extra", [[], ["--remove"]])
 def test_another_plugin_is_left_alone(tmp_path: Path, kind: str, extra: list[str]) -> None:

@@ -83,7 +83,7 @@ def test_a_picture_that_cannot_be_drawn_says_what_to_do(
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
     command = ("--home", str(tmp_path), "stats", "--plot")
     done = hermes_pgvector(*command, str(tmp_path / "missing" / "growth.png"))
-    assert (done.code, "growth.png cannot be written: No such file" in done.err) == (2, True)
+    assert (done.code, "growth.png cannot be written: there is no folder" in done.err) == (2, True)
     monkeypatch.setattr(stats, "find_spec", lambda _: None)
     done = hermes_pgvector(*command, str(tmp_path / "growth.png"))
     assert done.code == 1

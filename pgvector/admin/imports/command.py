@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...errors import BadArgument, Refused, SchemaNotApplied
+from ...files import expanded
 from ...hosts.environment import profile_name
 from ...session.identity import Identity
 from ...session.themes import allowed, home_theme, stored_name
@@ -119,7 +120,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     try:
-        with Path(path).expanduser().open("rb") as stream:
+        with expanded(path).open("rb") as stream:
             yield stream
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {error.strerror}") from None

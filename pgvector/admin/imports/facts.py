@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...files import expanded
 from ...model import FactWritten
 from ...store.archive import facts
 from ...store.archive.facts import ImportedFact
@@ -25,7 +26,7 @@ REASON_CHARS_MAX = 160
 
 def bring(home: Path, console: Console, args: argparse.Namespace, named: str) -> int:
     """Import a memory.db into a theme. Returns 0, or 1 when facts were skipped. Raises BadArgument, or Refused."""
-    path = Path(args.path).expanduser()
+    path = expanded(args.path)
     with connection(home) as writing, writing.transaction():
         (theme, _), _ = shared_place(writing, named)
         with console.busy("reading"):

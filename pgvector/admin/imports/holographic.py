@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ...errors import BadArgument, Refused
+from ...files import expanded
 from .hermes_memory import opened
 from .rows import Rules
 
@@ -16,7 +16,7 @@ _FACTS = "select fact_id, content, category, tags, trust_score, created_at, upda
 
 def read(path: str, rules: Rules) -> Iterator[tuple[int, str, dict[str, Any]]]:  # noqa: ARG001
     """Its facts as entries. The category becomes a tag, and `user_pref` the target `user`."""
-    file = Path(path).expanduser()
+    file = expanded(path)
     if not file.is_file():
         raise BadArgument(f"{file} is no file; give the database of holographic, usually memory_store.db in the home")
     try:

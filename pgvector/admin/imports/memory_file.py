@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from ...errors import BadArgument, Refused
+from ...files import expanded
 from ...files import read as read_file
 from ...mirror.entries import parse
 from ...mirror.home import FILE_BYTES_MAX, entry_form
@@ -18,7 +18,7 @@ from .rows import Rules
 
 def read(path: str, rules: Rules) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The entries that `keep` keeps, with the time of the file. Those of a USER.md are about the user."""
-    file = Path(path).expanduser()
+    file = expanded(path)
     try:
         content = read_file(str(file), FILE_BYTES_MAX)
         text = "" if content is None else content.decode()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...errors import BadArgument, BadEvent, Refused, SettingsError, Unavailable
+from ...files import expanded
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...hosts.environment import scrubber
@@ -89,7 +90,7 @@ class _Job:
 
 def bring(database: Database, rules: Rules, console: Console, args: argparse.Namespace) -> dict[str, Any]:
     """Store the turns of all sessions that are missing, each at its time. Raises BadArgument."""
-    path = Path(args.path).expanduser()
+    path = expanded(args.path)
     path = path / "state.db" if path.is_dir() else path
     if path.name != "state.db" or not path.is_file():
         what = "is no state.db of a host" if path.exists() else "does not exist"

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import BadArgument, SettingsError
 from ...facts.tokens import tokens_of
+from ...files import expanded, not_written
 from ...hosts.installation import pip_install
 from ...settings import Settings, load
 from ...store import statistics
@@ -65,9 +66,9 @@ def _plot(home: Path, console: Console, args: argparse.Namespace, settings: Sett
     from .picture import png
 
     try:
-        Path(args.plot).write_bytes(png(found))
+        expanded(args.plot).write_bytes(png(found))
     except OSError as error:
-        raise BadArgument(f"{args.plot} cannot be written: {error.strerror}") from None
+        raise BadArgument(not_written(expanded(args.plot), error)) from None
     console.show(f"wrote {args.plot}")
     return 0
 

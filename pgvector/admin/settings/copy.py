@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import BadArgument, SettingsError
+from ...files import expanded
 from ...hosts.config import variable
 from ...settings import EARLIER, SECRETS, given_values, load
 from ..console import Console, counted, rows_table
@@ -55,7 +56,7 @@ def home_of(home: Path, name: str) -> Path:
     """The home of a profile, or of a folder. Raises BadArgument."""
     root = home.parent.parent if home.parent.name == "profiles" else home
     if "/" in name or name in (".", ".."):
-        found = Path(name).expanduser().resolve()
+        found = expanded(name).resolve()
     else:
         found = root if name == "default" else root / "profiles" / name
     if not found.is_dir():

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ...errors import BadArgument, SettingsError
-from ...files import overwrite
+from ...files import expanded, overwrite
 from ...hosts.environment import profile_name
 from ...session.identity import Identity
 from ...session.project import NAME_FILE, checkout_of, project_of
@@ -21,7 +21,7 @@ TEMPLATE = "project/{project}"
 
 def project(home: Path, console: Console, args: argparse.Namespace) -> int:
     """The `settings project` command."""
-    folder = Path(args.folder).expanduser().resolve()
+    folder = expanded(args.folder).resolve()
     if not folder.is_dir():
         raise BadArgument(f"{folder} is no folder")
     if args.name:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SettingsError
+from ...files import expanded
 from ...hosts.environment import ACTIVATE
 from ...hosts.installation import NAME, PACKAGE, pip_install, replacement
 from ...text.sanitize import safe_line
@@ -46,7 +47,7 @@ def findings(home: Path, command: str) -> Iterator[Finding]:
 def python_of(command: str) -> Path | None:
     """The Python that runs a host; None when it is not found. That of a venv stays a link, which names the venv."""
     if command:
-        return link.python_of(Path(command).expanduser())
+        return link.python_of(expanded(command))
     beside = Path(sys.executable).with_name("hermes")
     # Cron has a short PATH.
     return link.other_python() or link.python_of(beside) or (Path(sys.executable) if find_spec("plugins") else None)

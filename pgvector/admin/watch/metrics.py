@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ...errors import SettingsError
-from ...files import overwrite, reason
+from ...files import not_written, overwrite
 from ...model import now
 from .finding import REASONS, Reason
 
@@ -31,7 +31,7 @@ def write(path: Path, text: str) -> None:
         overwrite(path, text)
         path.chmod(0o644)
     except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {reason(error)}") from None
+        raise SettingsError(not_written(path, error)) from None
 
 
 def _lines(home: Path, reasons: Collection[Reason], figures: dict[str, float | None]) -> Iterator[str]:

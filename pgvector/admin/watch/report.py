@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from ...errors import PgvectorError, SettingsError
+from ...files import expanded
 from ...mirror.home import Home
 from ...model import now
 from ...outbox.inspection import Backlog, processes, total
@@ -44,7 +45,7 @@ def watch(home: Path, console: Console, args: argparse.Namespace) -> int:
     figures = _figures(seen)
     text = metrics.lines(home, {finding.reason for finding in findings}, figures)
     if args.metrics not in (None, "-"):
-        metrics.write(Path(args.metrics).expanduser(), text)
+        metrics.write(expanded(args.metrics), text)
     console.data(
         {
             "ok": not findings,

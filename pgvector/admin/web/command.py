@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import Refused
+from ...files import expanded
 from ...hosts.installation import pip_install
 from ...settings import load
 from ..console import ATTENTION, Console
@@ -60,7 +61,7 @@ def metrics(home: Path, console: Console, args: argparse.Namespace) -> int:
     seen = observed(load(home), home, themes_max=0)
     text = exposition.text_of(seen)
     if args.textfile:
-        write(Path(args.textfile).expanduser(), text)
+        write(expanded(args.textfile), text)
     else:
         console.show(text.rstrip("\n"))
     console.data({"metrics": exposition.document(seen), "problem": seen.database.problem})

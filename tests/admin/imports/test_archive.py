@@ -412,6 +412,10 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     path.write_text("mine")
     assert at(source, "export", str(path)).code == 2
     assert path.read_text() == "mine"
+    folder = at(source, "export", str(tmp_path))
+    assert (folder.code, folder.err) == (2, f"hermes-pgvector: {tmp_path} is a folder; give the path of a file in it\n")
+    nowhere = at(source, "export", str(tmp_path / "nowhere" / "x.jsonl"))
+    assert (nowhere.code, f"there is no folder {tmp_path / 'nowhere'}; make it, or" in nowhere.err) == (2, True)
     missing = at(source, "export", str(tmp_path / "other.jsonl"), "--theme", "nobody")
     assert "nothing is stored of theme nobody" in missing.err
     assert list(tmp_path.glob("*other*")) == []
@@ -426,7 +430,8 @@ def test_an_export_for_which_there_is_no_room_names_the_file(source: str, tmp_pa
         ["sh", "-c", limit, "sh", *command], env=environment, capture_output=True, text=True, timeout=60, cwd="/"
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"hermes-pgvector: {target} cannot be written: File too large; nothing is left of it\n"
+    told = "cannot be written: File too large; give another path; nothing is left of it"
+    assert done.stderr == f"hermes-pgvector: {target} {told}\n"
     assert [path.name for path in tmp_path.glob("*memory*")] == []
 
 
