@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..store.schema.preflight import REFUSED, UNREACHABLE
+from ..store.schema.preflight import REFUSED, UNREACHABLE, refused
 from .check import in_psql, quoted
 
 # How a problem of connecting outside of the pool begins.
@@ -29,10 +29,20 @@ def remedy(problem: str, address: str, password: str) -> str:
         return in_psql(f"alter {limited[1]} {quoted(limited[2])} connection limit -1")
     if barred := re.search(r'role "(.+)" is not permitted to log in', problem):
         return in_psql(f"alter role {quoted(barred[1])} login")
+    if barred := re.search(r'permission denied for database "(.+)"', problem):
+        return in_psql(f"grant connect on database {quoted(barred[1])} to ROLE")
+    if re.search('database ".+" does not exist', problem):
+        return f"correct the database in {address}, or create it and run: hermes-pgvector migrate"
+    if re.search("database system is|not yet accepting connections", problem):
+        return "wait until the server has started; its log says why when it does not"
     if re.search(r"too many clients|connection slots are reserved", problem):
         return "raise max_connections of the server, lower pool_max, or put a pooler such as PgBouncer in between"
     if re.search(r"password authentication failed|no password supplied|PAM|LDAP|SCRAM", problem):
         return f"write the right password into {password}"
     if re.search(r"no encryption|SSL off|does not support SSL|certificate", problem):
         return f"correct sslmode and sslrootcert of {address}, or the server's TLS and pg_hba.conf"
-    return f"start Postgres or correct {address}"
+    if "could not translate host name" in problem:
+        return f"correct the host in {address}, or its entry in the DNS"
+    if "no pg_hba.conf entry" in problem:
+        return f"correct {address}, or let pg_hba.conf of the server accept it"
+    return f"correct {address}" if refused(problem) else f"start Postgres or correct {address}"

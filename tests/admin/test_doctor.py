@@ -182,11 +182,19 @@ def test_the_mode_of_a_server(change: dict[str, Any], name: str, said: str) -> N
         ("fe_sendauth: no password supplied", "HERMES_PGVECTOR_DSN in /home/of/agents/.env"),
         ('FATAL:  no pg_hba.conf entry for host "10.0.0.7", user "a", database "m", no encryption', "sslmode"),
         ("server does not support SSL, but SSL was required", "sslmode"),
+        ('FATAL:  no pg_hba.conf entry for host "10.0.0.7", user "a", database "m", SSL encryption', "let pg_hba.conf"),
+        ('FATAL:  permission denied for database "me""mory"', 'grant connect on database "me""""mory" to ROLE;'),
+        ('FATAL:  database "memory" does not exist', "correct the database in HERMES_PGVECTOR_DSN"),
+        ("FATAL:  the database system is starting up", "wait until the server has started"),
+        ('could not translate host name "db1" to address: Name or service not known', "correct the host in"),
+        ('FATAL:  role "agent" does not exist', "correct HERMES_PGVECTOR_DSN"),
         ("connection timeout expired", "start Postgres"),
     ],
 )
 def test_the_remedy_for_a_refused_connection(problem: str, told: str) -> None:
-    assert told in refusal.of_home(f"Postgres cannot be reached: {problem}", Path("/home/of/agents"))
+    remedy = refusal.of_home(f"Postgres cannot be reached: {problem}", Path("/home/of/agents"))
+    assert told in remedy
+    assert ("start Postgres" in remedy) == ("timeout" in problem)
 
 
 def test_the_remedy_for_a_refused_administrator_names_where_the_password_belongs() -> None:

@@ -13,6 +13,7 @@ from typing import IO, Any
 from ...errors import BadArgument, Refused, SchemaNotApplied
 from ...files import expanded
 from ...hosts.environment import profile_name
+from ...hosts.installation import upgrade
 from ...session.identity import Identity
 from ...session.themes import allowed, home_theme, stored_name
 from ...settings import Settings, load
@@ -67,7 +68,8 @@ def from_archive(database: Database, rules: Rules, console: Console, args: argpa
         reader = Reader(stream)
         manifest = reader.manifest
         if manifest.get("schema", 0) > LATEST:
-            raise SchemaNotApplied(f"the archive has schema {manifest['schema']}, this release {LATEST}; upgrade it")
+            known = f"this release knows schema {LATEST}, and the archive has {manifest['schema']}"
+            raise SchemaNotApplied(f"{known}; upgrade this release: {upgrade()}")
         options = {"theme": rules.theme, "dry_run": args.dry_run}
         to = destination(database, rules.settings, manifest, **options)
         transfer = Transfer(database, to)
