@@ -16,7 +16,7 @@ from .connection.driver_errors import wrap_errors
 from .connection.dsn import check_dsn, describe
 from .connection.standby import Standby
 from .schema import migrations, verification
-from .schema.preflight import check_server, connect, extension_refused, fetch
+from .schema.preflight import check_server, connect, extension_refused, fetch, migrate_command
 
 
 class StandbyFound(NamedTuple):
@@ -36,7 +36,7 @@ class Found:
     """The state of a database as one role sees it.
 
     `stored` is None until the migrations are applied. `lacking` names those that are not, and `obstacle` says why this
-    role cannot apply them; it is empty when it can.
+    role cannot apply them, or use the tables; it is empty when it can.
     """
 
     where: str
@@ -63,7 +63,9 @@ def probe(dsn: str, timeout_s: float) -> Found:
     with wrap_errors(), connect(dsn, timeout_s) as connection:
         connect_s = time.monotonic() - started
         info = statistics.server_info(connection)
-        return Found(describe(dsn), connect_s, info, *_schema(connection, readable=not info.missing))
+        missing = ", ".join(info.missing[:4])
+        denied = f"role {info.role!r} lacks {missing}; run: {migrate_command(info.role)}" if missing else ""
+        return Found(describe(dsn), connect_s, info, *_schema(connection, denied))
 
 
 def answer_seconds(dsn: str, timeout_s: float) -> float:
@@ -100,15 +102,15 @@ def with_password(dsn: str, password: str) -> str:
     return make_conninfo(dsn, password=password)
 
 
-def _schema(connection: Connection, *, readable: bool) -> tuple[verification.SchemaState | None, tuple[str, ...], str]:
-    """The schema, or else the missing migrations and why this role cannot apply them."""
+def _schema(connection: Connection, denied: str) -> tuple[verification.SchemaState | None, tuple[str, ...], str]:
+    """The schema, the missing migrations, and why this role cannot apply them. `denied` are rights that it lacks."""
     try:
-        return verification.verify(connection), (), ""
+        return verification.verify(connection), (), denied
     except ClientTooOld:
         raise
     except SchemaNotApplied:
-        if not readable and fetch(connection, "SELECT to_regclass('hermes_pgvector_migrations')")[0]:
-            return None, (), "the role may not read the existing tables"
+        if denied and fetch(connection, "SELECT to_regclass('hermes_pgvector_migrations')")[0]:
+            return None, (), denied
     lacking: tuple[str, ...] = ("all",)
     try:
         lacking = tuple(migrations.pending(connection))

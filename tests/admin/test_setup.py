@@ -148,6 +148,24 @@ def test_an_administrator_creates_the_tables_for_a_role_that_may_not(
             connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
 
 
+@pytest.mark.parametrize("right", ["select", "no"])
+def test_an_administrator_lets_a_role_in_that_may_only_read_the_tables_or_nothing(
+    home: Path, database: str, role: str, right: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        if right == "select":
+            connection.execute(f"grant select on all tables in schema public to {role}".encode())
+        given = ("--dsn", as_role(database, role), "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes")
+        refused = setup(home, *given)
+        assert refused.code == 1
+        assert f"hermes-pgvector: role '{role}' lacks " in refused.err
+        assert f" --runtime-role {role}; or set HERMES_PGVECTOR_ADMIN_DSN for this run" in refused.err
+        monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", database)
+        done = setup(home, *given)
+        connection.execute(f"drop owned by {role}".encode())
+    assert done.code == 0, done.shown
+
+
 def test_an_embedder_that_does_not_fit_is_refused_and_nothing_is_saved(
     home: Path, database: str, endpoint: Endpoint
 ) -> None:
@@ -495,7 +513,7 @@ def test_a_probe_names_the_privileges_that_a_role_lacks(database: str, role: str
     found = probe(as_role(database, role), 3)
     assert found.stored is None
     assert found.lacking == ()
-    assert "may not read" in found.obstacle
+    assert f"role '{role}' lacks delete on " in found.obstacle
     assert any(line.startswith("select on") for line in found.server_info.missing)
 
 
