@@ -41,6 +41,8 @@ def remedy(problem: str, address: str, password: str) -> str:
         return f"write the right password into {password}"
     if re.search(r"no encryption|SSL off|does not support SSL|certificate", problem):
         return f"correct sslmode and sslrootcert of {address}, or the server's TLS and pg_hba.conf"
+    if re.search("invalid .* value|invalid port|invalid connection option", problem):
+        return f"correct {address}"
     if "could not translate host name" in problem:
         return f"correct the host in {address}, or its entry in the DNS"
     if "no pg_hba.conf entry" in problem:

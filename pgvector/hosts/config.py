@@ -40,8 +40,9 @@ def read_config(home: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError, RecursionError) as error:
+        where = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise SettingsError(
-            f"{path} cannot be read: {type(error).__name__}; {cure(error, 'correct or delete the file')}"
+            f"{path} cannot be read: {type(error).__name__}{where}; {cure(error, 'correct or delete the file')}"
         ) from None
     if not isinstance(document, dict):
         raise SettingsError(f"{path} holds a {type(document).__name__}; it must hold one JSON object")

@@ -188,6 +188,7 @@ def test_the_mode_of_a_server(change: dict[str, Any], name: str, said: str) -> N
         ("FATAL:  the database system is starting up", "wait until the server has started"),
         ('could not translate host name "db1" to address: Name or service not known', "correct the host in"),
         ('FATAL:  role "agent" does not exist', "correct HERMES_PGVECTOR_DSN"),
+        ('connection is bad: invalid sslmode value: "requir"', "correct HERMES_PGVECTOR_DSN"),
         ("connection timeout expired", "start Postgres"),
     ],
 )

@@ -35,12 +35,13 @@ def test_a_mistyped_name_of_a_setting_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("HERMES_PGVECTOR_PREFETCH_LIMIT", "4")
     assert found() == ("ok", "valid")
     (tmp_path / "config.yaml").write_text("memory: {pgvector: {allowed_theme: [billing], 7: x}}")
-    (tmp_path / ".env").write_text("HERMES_PGVECTOR_OFF_RECORDS=true\n")
+    (tmp_path / ".env").write_text("HERMES_PGVECTOR_OFF_RECORDS=true\nHERMES_PGVECTOR_DNS=host=a\n")
     verdict, told = found()
     assert verdict == "warning"
     for name in ("allowed_theme in memory.pgvector (did you mean allowed_themes?)", "7 in memory.pgvector"):
         assert name in told
     assert "HERMES_PGVECTOR_OFF_RECORDS in the environment or .env (did you mean off_record?)" in told
+    assert "HERMES_PGVECTOR_DNS in the environment or .env (did you mean dsn?)" in told
     assert "billing" not in told
 
 

@@ -125,6 +125,20 @@ def test_what_is_wrong_is_said_and_nothing_is_changed(
     assert not any(home.rglob("*"))
 
 
+def test_a_value_that_is_not_valid_can_be_replaced_and_a_file_that_is_not_json_is_named(run: Run, home: Path) -> None:
+    file = home / "pgvector" / "config.json"
+    file.parent.mkdir()
+    file.write_text('{"recall_mode": "tols"}')
+    done = run("set", "recall_mode", "tools")
+    assert (done.code, done.document["before"], "it was not valid; " in done.err) == (0, None, True)
+    assert load(home).recall_mode == "tools"
+    file.write_text('{"recall_mode": "tols", "pool_max": "many"}')
+    refused = run("set", "recall_mode", "tools")
+    assert (refused.code, f"pool_max in {file} is 'many': " in refused.err) == (1, True)
+    file.write_text('{\n"recall_mode": "tools",\n}')
+    assert "config.json cannot be read: JSONDecodeError in line 3; correct or delete" in run("list").err
+
+
 def test_a_value_that_another_place_hides_is_refused(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "config.yaml").write_text("memory: {pgvector: {prefetch_limit: 4}}\n")
     done = run("set", "prefetch_limit", "3")

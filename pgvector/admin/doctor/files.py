@@ -44,7 +44,7 @@ def names_of_settings(home: Path, settings: Settings) -> Check:
     for name in sorted(environment(home).keys() - {settings.embed_key_env, settings.rerank_key_env}):
         key = name.removeprefix(ENV_PREFIX).lower()
         # Some variables are no settings.
-        if key != name.lower() and key not in Settings.model_fields and _nearest(key, 0.8):
+        if key != name.lower() and key not in Settings.model_fields and (_nearest(key, 0.8) or _swapped(key)):
             wrong.append(_near(name, "the environment or .env", key))
     if not wrong:
         return Check("settings", "ok", "valid")
@@ -77,6 +77,11 @@ def _near(name: str, place: str, key: str) -> str:
 
 def _nearest(key: str, cutoff: float = 0.6) -> list[str]:
     return get_close_matches(key, Settings.model_fields, 1, cutoff)
+
+
+def _swapped(key: str) -> bool:
+    """Whether it has the letters of a setting in another order, such as `dns`."""
+    return any(sorted(key) == sorted(name) for name in Settings.model_fields)
 
 
 def local_files(home: Home, settings: Settings) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from ...hosts.config import read_config, variable
 from ...settings import EARLIER, IN_HOST_CONFIG, SECRETS, given_values, load
 from .. import configuration
 from ..console import Console
-from .listing import known, place_of, saved_forms, settings_of, text_of
+from .listing import Setting, known, place_of, saved_forms, settings_of, text_of
 
 LATER = "sessions that start from now on use it"
 
@@ -24,17 +24,26 @@ def change(home: Path, console: Console, args: argparse.Namespace) -> int:
         raise BadArgument("the address of the database is set by `hermes-pgvector setup`, which tries it")
     if key in SECRETS:
         raise BadArgument(f"it may contain a password: write {variable(key)} into {home / '.env'}")
-    before = next(setting for setting in settings_of(home) if setting.key == key)
+    before = _present(home, key)
     try:
         value = checked(home, {key: args.value})[key]
     except SettingsError as error:
+        load(home)  # raises for another one that is not valid, with its place
         raise BadArgument(str(error)) from None
     save(home, {key: value})
     after = next(setting for setting in settings_of(home) if setting.key == key)
-    console.data({"key": key, "value": after.shown, "before": before.shown, "from": after.place})
+    console.data({"key": key, "value": after.shown, "before": before and before.shown, "from": after.place})
     console.show(f"{key} = {text_of(after.shown)}")
-    console.say(f"it was {text_of(before.shown)} ({before.place}); {LATER}")
+    console.say(f"it was {f'{text_of(before.shown)} ({before.place})' if before else 'not valid'}; {LATER}")
     return 0
+
+
+def _present(home: Path, key: str) -> Setting | None:
+    """The setting as it is now; None when the settings are not valid, which the new value may mend."""
+    try:
+        return next(setting for setting in settings_of(home) if setting.key == key)
+    except SettingsError:
+        return None
 
 
 def unset(home: Path, console: Console, args: argparse.Namespace) -> int:
