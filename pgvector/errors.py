@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from datetime import datetime
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SERVER_DISK_FULL = "the disk of the database server is full"
 
 
@@ -21,8 +23,12 @@ def explained(error: Exception) -> str:
 
 
 def cure(error: Exception, otherwise: str) -> str:
-    """What to do about a file that cannot be used: what is said `otherwise`, unless it is another user's."""
-    return "run as the user who owns it" if isinstance(error, PermissionError) else otherwise
+    """What to do about a file that cannot be used: what is said `otherwise`, unless it is another user's, or the disk
+    is full.
+    """
+    if isinstance(error, PermissionError):
+        return "run as the user who owns it"
+    return "free some space" if getattr(error, "errno", None) in DISK_FULL else otherwise
 
 
 class SettingsError(PgvectorError):

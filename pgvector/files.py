@@ -15,19 +15,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from .errors import BadArgument, Unavailable
+from .errors import DISK_FULL, BadArgument, Unavailable, cure
 
 log = logging.getLogger("hermes.pgvector")
 
 HOST_DISK_FULL = "the disk of this host is full"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 # How file systems without hard links refuse one, such as FAT, some network shares, and those of Android.
 NO_LINKS = frozenset({errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def reason(error: OSError) -> str:
     """Why a file could not be read or written, without its name."""
-    return HOST_DISK_FULL if error.errno in _FULL else error.strerror or type(error).__name__
+    return HOST_DISK_FULL if error.errno in DISK_FULL else error.strerror or type(error).__name__
 
 
 def expanded(path: str) -> Path:
@@ -50,8 +49,8 @@ def not_written(path: Path, error: OSError) -> str:
     lacking = isinstance(error, FileNotFoundError | NotADirectoryError) and not path.parent.is_dir()
     if lacking:
         return f"{path} cannot be written: there is no folder {path.parent}; make it, or give another path"
-    full = error.errno in _FULL
-    return f"{path} cannot be written: {reason(error)}; {'free some space, or ' if full else ''}give another path"
+    to_do = cure(error, "")
+    return f"{path} cannot be written: {reason(error)}; {f'{to_do}, or ' if to_do else ''}give another path"
 
 
 def make_private(folder: Path) -> None:

@@ -51,9 +51,13 @@ def restore(home: Path, console: Console, args: argparse.Namespace) -> int:
         rows = f"{counted(present.entries, 'entry', 'entries')} and {counted(present.turns, 'turn row')}"
         if not console.agreed(args, f"{rows} are in the database now, and are lost. Replace them?"):
             return 1
-    with console.busy("restoring"):
-        server.ensure_running()
-        dump.restore(server, path, args.wait, lambda dsn: apply_missing(dsn, settings, console, role=AGENT))
+    try:
+        with console.busy("restoring"):
+            server.ensure_running()
+            dump.restore(server, path, args.wait, lambda dsn: apply_missing(dsn, settings, console, role=AGENT))
+    except KeyboardInterrupt:
+        console.say("interrupted; the database is that of before, or already that of the dump; run it again to be sure")
+        raise
     state = Home(home).state
     (state / identity.FILE).unlink(missing_ok=True)
     identity.note(state, server.paths.data)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..errors import SettingsError
+from ..errors import SettingsError, cure
 from ..files import make_private, overwrite
 from ..hosts.config import ENV_PREFIX, config_file, env_values, host_section, read_config, variable
 from ..mirror.home import begin
@@ -218,7 +218,7 @@ def _content(path: Path) -> tuple[str, int] | None:
 
 def _unusable(path: Path, error: Exception) -> SettingsError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    return SettingsError(f"{path} cannot be used ({reason}): fix it, then try again")
+    return SettingsError(f"{path} cannot be used ({reason}): {cure(error, 'fix it')}, then try again")
 
 
 def without_secrets(url: str) -> str:

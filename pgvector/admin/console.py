@@ -193,7 +193,7 @@ class Console:
         try:
             return _answer(prompt, read).strip()
         except EOFError:
-            self.say("no answer: the input has ended")
+            self.say("no answer: the input has ended; with --yes nothing is asked")
             raise KeyboardInterrupt from None
 
 

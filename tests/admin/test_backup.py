@@ -99,7 +99,8 @@ def test_agents_can_use_what_was_restored_by_an_interrupted_command(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(store_dump, "_swap", interrupted)
-    assert hermes_pgvector("--home", str(tmp_path), "restore", str(dump), "--yes").code == 130
+    ended = hermes_pgvector("--home", str(tmp_path), "restore", str(dump), "--yes")
+    assert (ended.code, "interrupted; the database is that of before, or already" in ended.err) == (130, True)
     with psycopg.connect(embedded.agent_dsn) as agent:
         assert agent.execute("select count(*) from memory_entries").fetchall() == [(0,)]
         assert agent.execute("select datname from pg_database where datname like 'hermes%'").fetchall() == [("hermes",)]

@@ -521,7 +521,8 @@ def test_questions_are_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(KeyboardInterrupt):
             console.confirm("Delete the other?", default=False)
     assert out.getvalue() == ""
-    assert err.getvalue() == "Delete it? [y/N]: Delete the other? [y/N]: no answer: the input has ended\n"
+    ended = "no answer: the input has ended; with --yes nothing is asked"
+    assert err.getvalue() == f"Delete it? [y/N]: Delete the other? [y/N]: {ended}\n"
 
 
 def test_a_question_is_wrong_usage_with_json() -> None:

@@ -130,3 +130,11 @@ def test_a_full_disk_of_the_home(
     wait_for(lambda: len(lab.stored()) == 11 - lab.refused())
     assert lab.stored()[-5:] == [6, 7, 8, 9, 10]
     assert HOST_DISK_FULL not in lab.run("doctor").shown
+
+
+def test_a_setting_that_does_not_fit_on_the_disk_says_to_free_some_space(stack: ExitStack) -> None:
+    disk = stack.enter_context(small_disk("64k"))
+    fill(disk)
+    refused = hermes_pgvector("--home", str(disk), "settings", "set", "recall_mode", "tools")
+    assert refused.code == 1
+    assert refused.err.endswith("(No space left on device): free some space, then try again\n")
