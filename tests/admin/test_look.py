@@ -106,7 +106,8 @@ def test_a_memory_without_rows_says_so_and_looking_makes_no_file(
 ) -> None:
     assert command("themes").out == "no theme has rows\n"
     assert command("sessions", "--theme", "Ops").out == "theme ops has no sessions\n"
-    assert command("list").out == "no row matches\n"
+    assert (command("list").out, command("list").err) == ("no row matches\n", "")
+    assert command("list", "--theme", "Ops").err.startswith("is ops the right theme? for their names: hermes-pgvector ")
     assert command("show", "1").code == 2
     assert list(tmp_path.rglob("*")) == []
 

@@ -43,6 +43,8 @@ def show_all(home: Path, console: Console, args: argparse.Namespace) -> int:
         shown, after = page(reading, _kinds(args), wanted, args.limit, args.after)
     console.data({"rows": [document(row) for row in shown], "after": after})
     console.show(rows_table([_cells(row) for row in shown]) if shown else "no row matches")
+    if args.theme and not shown:
+        console.say(f"is {safe_line(wanted.theme, 128)} the right theme? for their names: hermes-pgvector themes")
     if after:
         console.say(f"for the next page add: --after {after}")
     return 0

@@ -42,6 +42,8 @@ def prune(home: Path, console: Console, args: argparse.Namespace) -> int:
         _show(console, plan)
         total = sum(each.turns + each.entries for each in plan)
         document = {"plan": [asdict(each) for each in plan], "dry_run": args.dry_run}
+        if args.theme and not plan:
+            console.say("is it the right theme? for their names: hermes-pgvector themes")
         if not total or args.dry_run:
             console.data({**document, "deleted": 0, "left": total, "interrupted": False})
             return 0

@@ -77,6 +77,7 @@ def test_it_deletes_what_all_conditions_match_and_nothing_else(command: Callable
     assert held(database) == {"home": 2}
     assert command("prune", "--longer-than", "4", "--yes").out.endswith("deleted 2 rows; 0 rows left that match\n")
     assert command("prune", "--before", "1d", "--yes").out == "no row matches\n"
+    assert "is it the right theme?" in command("prune", "--theme", "opps", "--before", "1d", "--yes").err
 
 
 def test_it_asks_and_a_no_changes_nothing(
