@@ -42,7 +42,7 @@ def add(connection: Connection, login: str, pattern: str) -> bool:
     """Grant a pattern to a login; False when it has it. Raises BadArgument when there is no such login."""
     role = connection.execute(QUERIES["is_role"], {"login": login}).fetchone()
     if role is None:
-        raise BadArgument(f"the server has no role {login!r}")
+        raise BadArgument(f"the server has no role {login!r}; for those with grants: hermes-pgvector grants list")
     if not role["may_log_in"]:
         raise BadArgument(f"role {login!r} cannot log in; grants hold for logins, not for the members of a group")
     return connection.execute(QUERIES["add_grant"], {"login": login, "pattern": pattern}).rowcount == 1

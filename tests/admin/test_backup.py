@@ -63,7 +63,8 @@ def test_a_backup_brings_back_what_was_there(embedded: EmbeddedServer, tmp_path:
     damaged = tmp_path / "damaged.dump"
     for content in (b"no dump", dump.read_bytes()[: dump.stat().st_size * 2 // 3]):
         damaged.write_bytes(content)
-        assert run("restore", str(damaged), "--yes").code == 1
+        refused = run("restore", str(damaged), "--yes")
+        assert (refused.code, "for: hermes-pgvector " in refused.err) == (1, True)
         assert entries() == ["before", "after"]
 
     # An agent that works, with an open transaction.

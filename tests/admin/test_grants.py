@@ -181,6 +181,8 @@ def test_grants_are_listed_added_and_removed(run: Callable[..., Outcome], role: 
     assert run("grants", "remove", role, "billing").code == 0
     assert run("grants", "remove", role, "billing").code == 3
     assert run("grants", "list", "nobody").out == "no login has a grant\n"
+    refused = run("grants", "add", "nobody", "billing")
+    assert (refused.code, "; for those with grants: hermes-pgvector " in refused.err) == (2, True)
     for wrong in (
         ["add", role, "a*b"], ["add", role, "a**"], ["add", role, "a?"], ["add", "no_such_role", "a"],
         ["add", role, ""], ["remove", role, " "],

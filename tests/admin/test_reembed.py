@@ -214,6 +214,14 @@ def test_the_bars_of_backfill_and_reembed_reach_their_end(
             assert not re.search(r"\b0/0\b|a second", terminal.text)
 
 
+def test_a_model_without_an_endpoint_names_the_option(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    refused = hermes_pgvector("--home", str(tmp_path), "reembed", "--model", "foo", "--dry-run")
+    assert (refused.code, "--model 'foo' is no bundled model" in refused.err, "--url" in refused.err) == (2, True, True)
+
+
 def test_a_plan_changes_nothing_and_an_interrupted_run_goes_on_or_is_abandoned(
     home: Path, runtime: Runtime, database: str, models: Callable[..., Model]
 ) -> None:

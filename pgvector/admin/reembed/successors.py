@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ...embedding import models
 from ...embedding.compatibility import EMBEDDER_SETTINGS
+from ...errors import BadArgument
 from ...hosts.config import read_config, variable
 from ...settings import Settings, load
 from .. import configuration
@@ -34,7 +36,9 @@ def save(home: Path, after: Settings) -> dict[str, Any]:
 
 
 def wanted(settings: Settings, model: str, url: str | None, dimensions: int) -> Settings:
-    """The settings with another model, as they will be saved. Raises SettingsError."""
+    """The settings with another model, as they will be saved. Raises SettingsError and BadArgument."""
+    if not (url or settings.embed_url or model in models.BUNDLED_MODULES):
+        raise BadArgument(f"--model {model!r} is no bundled model; give the endpoint that serves it as --url")
     values: dict[str, Any] = {"embed_model": model, "embed_dimensions": dimensions}
     if url is not None:
         values |= {"embed_url": url, "embed_api": "auto"}

@@ -122,6 +122,8 @@ class Reader:
         self._stream, self._digest, self._number, self._rows = stream, hashlib.sha256(), 0, 0
         self._first = self._read()
         self.manifest = _manifest(self._first)
+        if self._first.startswith(b"PGDMP"):
+            raise BadArgument("it is a dump of Postgres; one that `backup` wrote is for: hermes-pgvector restore PATH")
         if self._first.strip() and not self._first.lstrip().startswith(b"{"):
             raise BadArgument("it is no archive and no file of JSON lines; for another memory name its kind by --from")
         self.wrong: list[tuple[int, str]] = []

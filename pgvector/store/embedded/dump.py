@@ -62,7 +62,8 @@ def check(path: Path) -> None:
     """Raise Refused unless the file is a dump of a memory that `pg_restore` of this release can read."""
     listing = _run(["pg_restore", "--list", str(path)], 60.0)
     if listing is None or "hermes_pgvector_migrations" not in listing:
-        raise Refused(f"{path} is no dump of a memory, or a damaged one; nothing is changed")
+        other = "an archive of `export` is for: hermes-pgvector import PATH"
+        raise Refused(f"{path} is no dump of a memory, or a damaged one; nothing is changed; {other}")
 
 
 def restore(server: EmbeddedServer, path: Path, timeout_s: float, complete: Callable[[str], object]) -> None:

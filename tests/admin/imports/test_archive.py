@@ -421,6 +421,13 @@ def test_an_export_leaves_nothing_of_an_archive_that_fails(
     assert list(tmp_path.glob("*other*")) == []
 
 
+def test_a_dump_is_told_from_an_archive(database: str, at: Callable[..., Outcome], tmp_path: Path) -> None:
+    (tmp_path / "memory.dump").write_bytes(b"PGDMP\1\20\0")
+    refused = at(database, "import", str(tmp_path / "memory.dump"))
+    assert refused.code == 2
+    assert "it is a dump of Postgres; one that `backup` wrote is for: hermes-pgvector " in refused.err
+
+
 def test_an_export_for_which_there_is_no_room_names_the_file(source: str, tmp_path: Path) -> None:
     target = tmp_path / "memory.jsonl"
     limit = "trap '' XFSZ; ulimit -f 1; exec \"$@\""  # writing and closing the file fail, as on a full disk
