@@ -45,19 +45,27 @@ def install(home: Path, console: Console, args: argparse.Namespace) -> int:
 def change(home: Path, *, remove: bool = False) -> list[Path]:
     """Create the links in the home, or with `remove` delete them. Returns those that changed.
 
-    Raises BadArgument when something else is in the place of one, and changes none then; SettingsError when a folder
-    cannot be written.
+    Raises BadArgument as `due` does, and SettingsError when a folder cannot be written.
+    """
+    changes = due(home, remove=remove)
+    for link, target in changes.items():
+        _change(link, target, remove=remove)
+    return list(changes)
+
+
+def due(home: Path, *, remove: bool = False) -> dict[Path, Path]:
+    """The links that `change` would create or delete, each with its target.
+
+    Raises BadArgument when something else is in the place of one.
     """
     links = {place(home): package()}
     if _replaceable(hook(home)) if remove else needs_hook():
         links[hook(home)] = package() / HOOK
-    due = {link: target for link, target in links.items() if _differs(link, target, remove=remove)}
-    for link in due:
+    changes = {link: target for link, target in links.items() if _differs(link, target, remove=remove)}
+    for link in changes:
         if _there(link) and not _replaceable(link):
             raise BadArgument(f"{link} is not a link to this package; move it away, then try again")
-    for link, target in due.items():
-        _change(link, target, remove=remove)
-    return list(due)
+    return changes
 
 
 def _there(link: Path) -> bool:

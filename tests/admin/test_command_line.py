@@ -749,9 +749,10 @@ def test_another_plugin_is_left_alone(tmp_path: Path, kind: str, extra: list[str
 def test_nothing_is_linked_when_another_hook_is_in_the_way(tmp_path: Path) -> None:
     foreign = tmp_path / "hooks" / "pgvector"
     foreign.mkdir(parents=True)
-    outcome = hermes_pgvector("install", "--home", str(tmp_path))
-    assert (outcome.code, str(foreign) in outcome.err) == (2, True)
-    assert not (tmp_path / "plugins").exists()
+    for command in (["install"], ["settings", "on"]):
+        outcome = hermes_pgvector(*command, "--home", str(tmp_path))
+        assert (outcome.code, outcome.out, str(foreign) in outcome.err) == (2, "", True)
+        assert list(tmp_path.iterdir()) == [tmp_path / "hooks"]
 
 
 @pytest.mark.parametrize("python_is_gone", [False, True])

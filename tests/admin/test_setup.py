@@ -207,6 +207,16 @@ def test_an_unreachable_embedder_is_named_and_nothing_is_saved(home: Path, datab
     assert list(home.iterdir()) == []
 
 
+def test_another_plugin_in_the_place_of_a_link_is_named_before_all_else(home: Path, empty_database: str) -> None:
+    (home / "hooks" / "pgvector").mkdir(parents=True)
+    for done in (setup(home, "--dsn", empty_database, "--yes"), setup(home, answers=lines("2", empty_database))):
+        assert (done.code, "hooks/pgvector is not a link to this package" in done.err) == (2, True)
+        assert "Where should" not in done.err
+    with psycopg.connect(empty_database) as connection:
+        assert connection.execute("SELECT to_regclass('hermes_pgvector_migrations')").fetchone() == (None,)
+    assert list(home.iterdir()) == [home / "hooks"]
+
+
 def test_settings_that_are_not_given_are_kept(home: Path, database: str, endpoint: Endpoint) -> None:
     assert setup(home, "--dsn", database, "--embed-url", endpoint.url, "--embed-model", MODEL, "--yes").code == 0
     before = (home / ".env").read_text(), (home / "pgvector" / "config.json").read_text()

@@ -13,9 +13,8 @@ from ..link import change as link
 
 def turn_on(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001
     """The `settings on` command."""
-    done = _use(home, console, PROVIDER)
     link(home)
-    return done
+    return _use(home, console, PROVIDER)
 
 
 def turn_off(home: Path, console: Console, args: argparse.Namespace) -> int:  # noqa: ARG001

@@ -73,8 +73,15 @@ class _Setup:
         self._server = EmbeddedServer(home, self._settings.data_dir) if available() else None
         self._fixed = configuration.exported(home, ("dsn", *EMBEDDER_SETTINGS))
 
+    @property
+    def _links(self) -> bool:
+        """Whether the plugin is found by links; a host that runs this may have found it by its entry point."""
+        return self._config is None or link.linked(self._home)
+
     def run(self) -> int:
         """Choose, create the tables, save, and test. An error before the end of saving changes no setting."""
+        if self._links:
+            link.due(self._home)  # raises before anything is asked, or made in the database
         with ExitStack() as on_failure:
             if self._server is not None and not self._server.status().running:
                 on_failure.callback(self._server.stop)
@@ -163,7 +170,7 @@ class _Setup:
 
     def _activate(self, saved: Mapping[str, Any]) -> bool:
         """Make the host use the plugin, without the settings that it has for it; False when there is no host."""
-        if self._config is None or link.linked(self._home):
+        if self._links:
             link.change(self._home)
         if self._config is None:
             return configuration.activate(self._home, saved)
