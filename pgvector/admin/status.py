@@ -44,6 +44,8 @@ def status(home: Path, console: Console, args: argparse.Namespace) -> int:
     troubled = processes.troubled(running, stuck_after_s)
     refused = found.server is None and found.problem.startswith(refusal.CONNECTING)
     to_do = f"; to do: {refusal.of_home(found.problem, home)}" if refused else ""
+    if found.problem and found.schema:
+        to_do = "; for more: hermes-pgvector doctor"
     for problem in filter(None, (found.problem + to_do, full, *(check.found for check in troubled))):
         console.say(f"hermes-pgvector: {problem}")
     if found.problem or full or any(check.verdict == "problem" for check in troubled):

@@ -24,6 +24,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from waiting import wait_for
 
+from hermes_memory_pgvector.admin import overview
 from hermes_memory_pgvector.admin.web.reading import Reader
 from hermes_memory_pgvector.embedding.probe import PROBE_S_MIN
 from hermes_memory_pgvector.settings import load
@@ -119,6 +120,17 @@ def make_role(database: str) -> Iterator[Callable[[], str]]:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
             connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def test_status_of_a_locked_table_names_doctor(
+    run: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "COUNT_S_MAX", 0.5)
+    with psycopg.connect(database) as blocker:
+        blocker.execute("lock table conversations")
+        told = run("status")
+    assert (told.code, "did not finish in time" in told.err) == (1, True)
+    assert "; for more: hermes-pgvector " in told.err
 
 
 # migrate
