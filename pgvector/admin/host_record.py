@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from ..files import LastingMarks, mark_name, overwrite, read_matching
 from ..hosts import state_db
 from ..hosts.environment import scrubber
 from ..hosts.runtime_messages import CORRECTED, corrections, is_within_turn
-from ..hosts.transcript import exchanges, text_of
+from ..hosts.transcript import before_handoff, exchanges, since_handoff, text_of
 from ..mirror.home import begin
 from ..session import off_record
 from ..session.capture import Verdict
@@ -150,6 +150,24 @@ def goes_on_off(record: Path, session_id: str, identity: Identity, marks: frozen
     if not before or last_switch(record, session_id) is not None:
         return False
     return went_on_off(record, (*before, session_id), lambda session, _: is_off(session, identity, marks, settings))
+
+
+def of_side(
+    record: Path, sessions: Sequence[str], handed_off: Collection[str],
+    identity: Identity, recorded: Sequence[Mapping[str, Any]],
+) -> Sequence[Mapping[str, Any]] | None:  # fmt: skip
+    """The messages of the last of these sessions, which go on from each other, without those of the other side.
+
+    Terminals have handed off those in `handed_off` to chats. What was said between two handoffs is of neither side. A
+    switch before the last one holds in the chat. None when the record does not tell of the handoff.
+    """
+    found = [session for session in sessions if session in handed_off]
+    before = before_handoff(recorded) if sessions[-1] in found else recorded
+    if before is None or not (found and identity.gateway_session_key):
+        return before
+    later = since_handoff(recorded, [message for session in found for message in state_db.messages(record, session)])
+    earlier = [m for m in recorded[: len(recorded) - len(later)] if m["role"] == "user" and not m["taken_back"]]
+    return [*[m for m in earlier if off_record.switch(m["content"]) is not None][-1:], *later]
 
 
 def turns_of(

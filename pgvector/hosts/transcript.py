@@ -130,17 +130,21 @@ def since_handoff(
     return messages[place:] if place else messages
 
 
+def before_handoff(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]] | None:
+    """The messages of a terminal before it first handed its session off to a chat; None when no note tells of it."""
+    place = next((place for place, message in enumerate(messages) if _tells_handoff(message)), None)
+    return None if place is None else messages[:place]
+
+
 def _handoff(messages: Sequence[Mapping[str, Any]]) -> int:
     """The place of the last note that a session was handed off from a terminal; 0 without one."""
     newest_first = range(len(messages) - 1, -1, -1)
-    noted = (
-        place for place in newest_first if messages[place].get("role") == "user" and _tells_handoff(messages[place])
-    )
-    return next(noted, 0)
+    return next((place for place in newest_first if _tells_handoff(messages[place])), 0)
 
 
 def _tells_handoff(message: Mapping[str, Any]) -> bool:
-    return text_of(message.get("content")).startswith(runtime_messages.HANDED_OFF)
+    said = text_of(message.get("content")) if message.get("role") == "user" else ""
+    return said.startswith(runtime_messages.HANDED_OFF)
 
 
 def kept_with_summary(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from ...files import expanded
 from ...hosts import state_db
 from ...hosts.config import person_key
 from ...hosts.environment import scrubber
-from ...hosts.transcript import exchanges, since_handoff
+from ...hosts.transcript import exchanges
 from ...mirror.home import Home
 from ...model import SessionEnded, TurnTaken
 from ...session.capture import Capture
@@ -41,6 +42,7 @@ from ..host_record import (
     is_known,
     is_off,
     note_import,
+    of_side,
     other_profile,
     turns_of,
 )
@@ -49,6 +51,7 @@ from .rows import Rules
 TURNS_AT_ONCE = 50
 KEYLESS = "of persons and rooms, whose key the database does not have yet: run an agent first"
 CLIENTS = "of clients of the API server, whose theme the record does not tell: name one with --theme"
+NO_HANDOFF = "handed off to a chat, where the record does not tell which messages are of the terminal"
 STATEMENT_S_MAX = 60.0
 # The ids of the events that turns become are made of this and of the turns, so that none is stored twice.
 _NAMESPACE = uuid.UUID("0d9f4c1e-3a77-5c0b-8c52-6d1f1e0b7a44")
@@ -80,8 +83,10 @@ class _Job:
     """The themes that have turns of a session."""
     of_others: set[str] = field(default_factory=set)
     """The sessions that are of a person, a room or a client."""
-    tells_clients: bool = False
-    """Whether the host records the session keys of clients: one does not."""
+    handed_off: set[str] = field(default_factory=set)
+    """The sessions that a terminal has handed off to a chat."""
+    clients_since: float = math.inf
+    """When the first session of a client with a session key began: one host records none, nor did earlier releases."""
 
     @property
     def settings(self) -> Settings:
@@ -114,8 +119,10 @@ def bring(database: Database, rules: Rules, console: Console, args: argparse.Nam
     with database.transaction(statement_timeout_s=STATEMENT_S_MAX) as connection:
         named = (str(row.get(name) or "") for row in sessions for name in ("id", "parent_session_id"))
         job.themes = statistics.themes_of_sessions(connection, list(dict.fromkeys(map(clean, named))))
-    job.of_others = {clean(str(row["id"])) for row in sessions if row.get("session_key")}
-    job.tells_clients = any(row.get("session_key") and row.get("source") == "api_server" for row in sessions)
+    keyed = [row for row in sessions if row.get("session_key")]
+    job.of_others = {clean(str(row["id"])) for row in keyed}
+    job.handed_off = {str(row["id"]) for row in keyed if row.get("handoff_state") == "completed"}
+    job.clients_since = next((_began(row) for row in keyed if row.get("source") == "api_server"), math.inf)
     with console.progress() as progress:
         for row in progress.track(sessions, description="sessions"):
             _session(job, row)
@@ -140,9 +147,8 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
     if profile and (identity.gateway_session_key or not job.rules.theme):
         job.skipped[f"of the profile {clean(profile)[:60]}: import them with its --home"] += 1
         return
-    handed_off = bool(identity.gateway_session_key) and row.get("handoff_state") == "completed"
-    sides = [identity_of({**row, **_TERMINAL}, job.settings), identity] if handed_off else [identity]
-    themes = {side: theme for side in sides if (theme := _theme_to_fill(job, session_id, side))}
+    sides = [identity_of({**row, **_TERMINAL}, job.settings)] if session_id in job.handed_off else []
+    themes = {side: theme for side in (*sides, identity) if (theme := _theme_to_fill(job, row, side))}
     if not themes:
         return
     recorded, named = state_db.messages(job.home.path, session_id), clean(session_id)[:60]
@@ -159,11 +165,12 @@ def _session(job: _Job, row: Mapping[str, Any]) -> None:
         return
     if row["recorded"] > (most := state_db.MESSAGES_MAX):
         job.wrong.append((0, f"session {named}: only the first {most:,} messages are read"))
-    messages = [message for message in recorded if not message["taken_back"]]
-    later = since_handoff(messages) if handed_off else messages
     for side, theme in themes.items():
-        said = later if side is identity else messages[: -len(later)]
-        _turns(job, row, theme, side, ancestors, said)
+        said = of_side(job.home.path, (*ancestors, session_id), job.handed_off, side, recorded)
+        if said is None:
+            job.skipped[NO_HANDOFF] += 1
+            return
+        _turns(job, row, theme, side, ancestors, [message for message in said if not message["taken_back"]])
 
 
 def _turns(
@@ -212,21 +219,21 @@ def _why_not(job: _Job, session_id: str, identity: Identity) -> str:
     return ""
 
 
-def _theme_to_fill(job: _Job, session_id: str, identity: Identity) -> str:
+def _theme_to_fill(job: _Job, row: Mapping[str, Any], identity: Identity) -> str:
     """The theme that the turns of a session, or of one side of it, go into; empty, and counted, when it is left out."""
-    theme, reason = _theme(job, identity)
-    if why := reason or _why_not(job, session_id, identity):
+    theme, reason = _theme(job, identity, _began(row))
+    if why := reason or _why_not(job, str(row["id"]), identity):
         job.skipped[why] += 1
         return ""
     return theme
 
 
-def _theme(job: _Job, identity: Identity) -> tuple[str, str]:
+def _theme(job: _Job, identity: Identity, began: float) -> tuple[str, str]:
     """The theme of a session, or why it has none. Only sessions without a person or room go into `--theme`."""
     settings = job.settings
     try:
         if not identity.gateway_session_key:
-            if identity.platform == "api_server" and not (job.rules.theme or job.tells_clients):
+            if identity.platform == "api_server" and not job.rules.theme and began < job.clients_since:
                 return "", CLIENTS
             theme = job.rules.theme or templated_theme(identity, settings)
         else:

@@ -540,6 +540,100 @@ def test_what_a_terminal_said_before_it_handed_its_session_to_a_room_comes_into_
     assert bring().document["rows"]["turn"]["new"] == 0
 
 
+NOTE = (("user", f"{HANDED_OFF}Atlas) to this chat.]"), ("assistant", "Go on, please."))
+ROOM = {"source": "telegram", "chat_type": "group", "chat_id": "42", "session_key": "agent:main:telegram:group:42"}
+
+
+@pytest.fixture
+def said_in(
+    bring: Callable[..., Outcome], database: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, list[str]]]:
+    """Imports, and returns the numbers of the turns by the theme of the home and that of the room."""
+    monkeypatch.setenv("HERMES_PGVECTOR_PERSON_KEY", "a long random text")
+
+    def look(*more: str) -> dict[str, list[str]]:
+        planned, done = (bring(*flags, *more).document["rows"] for flags in (["--dry-run"], []))
+        assert planned == done
+        assert bring(*more).document["rows"].get("turn", {"new": 0})["new"] == 0
+        stored = "select agent_identity, content from conversations where role = 'assistant' order by ts"
+        found: dict[str, list[str]] = {"ops": [], "room": []}
+        for theme, content in sql(database, stored):
+            found["ops" if theme == "ops" else "room"].append(content.split()[1])
+        return found
+
+    return look
+
+
+@pytest.mark.parametrize("forged", [True, False])
+def test_what_was_said_between_two_handoffs_is_of_nobody(
+    said_in: Callable[..., dict[str, list[str]]], record: Record, forged: bool
+) -> None:
+    """It is of persons in the first chat, and of the terminal; and a person may write what the note says."""
+    record.say("s1", 1, **ROOM, handoff_state="completed")
+    record.add("s1", *NOTE)
+    record.say("s1", 2, day=1)
+    record.add("s1", ("user", f"{HANDED_OFF}Atlas, again) to this chat.]"), *([] if forged else NOTE[1:]))
+    record.say("s1", 3, day=2)
+    assert said_in() == {"ops": ["1"], "room": ["3"]}
+
+
+def test_a_handoff_that_was_taken_back_parts_the_session_all_the_same(
+    said_in: Callable[..., dict[str, list[str]]], record: Record
+) -> None:
+    record.say("s1", 1, **ROOM, handoff_state="completed")
+    record.add("s1", *NOTE)
+    with closing(sqlite3.connect(record.path)) as host, host:
+        host.execute("update messages set active = 0 where content like ?", (f"{HANDED_OFF}%",))
+        host.execute("update messages set active = 0 where content = ?", (NOTE[1][1],))
+    record.say("s1", 2, day=1)
+    assert said_in() == {"ops": ["1"], "room": ["2"]}
+
+
+def test_a_session_without_a_note_of_its_handoff_is_left_out(
+    said_in: Callable[..., dict[str, list[str]]], record: Record
+) -> None:
+    record.say("s1", 1, **ROOM, handoff_state="completed")
+    assert said_in() == {"ops": [], "room": []}
+
+
+@pytest.mark.parametrize("again", ["on the record", ""])
+def test_what_a_terminal_took_off_the_record_stays_off_in_the_chat(
+    said_in: Callable[..., dict[str, list[str]]], record: Record, again: str
+) -> None:
+    """The record may be of another machine, without the marks."""
+    record.say("s1", 1, **ROOM, handoff_state="completed")
+    record.add("s1", ("user", "off the record"), ("assistant", "Noted."), *NOTE)
+    record.say("s1", 2, day=1)
+    record.add("s1", ("user", again), ("assistant", "Noted."))
+    record.say("s1", 3, day=2)
+    assert said_in() == {"ops": ["1"], "room": ["3"] if again else []}
+
+
+def test_what_a_compression_keeps_of_a_terminal_is_not_imported_for_the_chat(
+    said_in: Callable[..., dict[str, list[str]]], record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_KEEP", '[{"platform": "cli", "action": "none"}]')
+    record.say("s1", 1, **ROOM, handoff_state="completed", end_reason="compression")
+    record.add("s1", *NOTE)
+    record.say("s1", 2, day=1)
+    record.say("s2", 1, **ROOM, parent_session_id="s1")
+    record.add("s2", ("user", "[CONTEXT COMPACTION — REFERENCE ONLY] Of bridges."))
+    record.say("s2", 2, 3, day=1)
+    assert said_in() == {"ops": [], "room": ["2", "3"]}
+
+
+def test_clients_of_a_host_that_recorded_no_keys_yet_come_into_no_theme_of_the_home(
+    record: Record, home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later release records them."""
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", database)
+    for number, key in enumerate(("", "garden", ""), 1):
+        record.say(f"s{number}", number, source="api_server", session_key=key, started_at=1000.0 * number)
+    command = ("--home", str(home), "import", "--from", "state-db", str(record.path), "--json")
+    assert hermes_pgvector(*command).document["rows"]["turn"]["new"] == 2
+    assert sorted(numbers(database)) == ["2", "3"]
+
+
 def test_turns_of_clients_that_share_a_session_stay_in_the_theme_of_each(
     bring: Callable[..., Outcome], record: Record, home: Path, database: str
 ) -> None:
