@@ -80,6 +80,12 @@ def recorded(
     return on_record(pairs, ends_off=ends_off, gaps=gaps)
 
 
+def has_switch(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a message of a host's transcript switches the session, also one that the host has merged with others."""
+    questions = (question for question, _ in exchanges(messages, _corrected))
+    return any(switch(part) is not None for asked in questions for part in asked.split(MERGED)[-PARTS_MAX:])
+
+
 def _corrected(question: str, said: str) -> str:
     """The question of a turn, or what was said later to silence it: an aside does not replace a switch."""
     return said if silences(said) and not switch(question) else question

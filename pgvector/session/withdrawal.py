@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ..hosts.environment import scrubber
 from ..hosts.transcript import MERGED, carried, exchanges, is_compressed, is_summary, text_of
 from ..model import Withdrawn, now
-from .off_record import PARTS_MAX
+from .off_record import PARTS_MAX, has_switch
 from .off_record import recorded as recorded_turns
 from .state import EVENT_TURNS_MAX, Taken, Turn
 
@@ -69,8 +69,13 @@ def withdrawn_turns(messages: Messages, keep: Keep, *, off: bool) -> tuple[Pair,
 
 
 def _since_summary(messages: Messages) -> Messages:
+    """The messages after the last summary; none where a message among them switches the session.
+
+    The turns before `off the record` would count as said on the record, also where somebody says so again.
+    """
     places = (place for place, m in enumerate(messages, 1) if is_summary(m, text_of(m["content"])))
-    return messages[max(places, default=len(messages)) :]
+    since = messages[max(places, default=len(messages)) :]
+    return () if has_switch(since) else since
 
 
 def _as_said(messages: Messages) -> Messages:

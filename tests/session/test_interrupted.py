@@ -436,6 +436,18 @@ def test_a_turn_after_a_summary_is_withdrawn_as_the_session_is_now(off: bool) ->
     assert found == (() if off else (("", DRY),))
 
 
+@pytest.mark.parametrize("again", ["off the record", f"{ROOF}\n\noff the record"])
+@pytest.mark.parametrize("off", [True, False])
+def test_no_turn_is_withdrawn_that_was_off_the_record_when_somebody_says_so_again(off: bool, again: str) -> None:
+    """Nobody knows whether a summary before it has put the session on the record."""
+    told = [user("off the record"), says("[CONTEXT COMPACTION — REFERENCE ONLY] Of bells."), user(BELL), says(DRY)]
+    messages = [
+        {**message, "taken_back": place > 1, "compacted": False, "written": 1.0 + place}
+        for place, message in enumerate([*told, user(again), says("Noted.")])
+    ]
+    assert withdrawn_turns(messages, lambda question, answer: (question, answer), off=off) == ()
+
+
 GATE, PAINTED = "And the gate of the yard is red since the feast of May.", "It was painted by the apprentice, who"
 UNANSWERED = [user(ROOF), says(ANSWER), user(BELL), says(REFUSED), user(GATE), SEARCH, RESULT]
 LEFT = [("user", ROOF), ("assistant", ANSWER), ("user", BELL), ("user", GATE)]
