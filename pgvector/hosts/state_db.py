@@ -14,9 +14,8 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from ..errors import Unavailable
@@ -26,6 +25,7 @@ from .runtime_messages import DELIVERED, STEERED, corrections
 from .transcript import is_summary, since_handoff, text_of
 
 log = logging.getLogger("hermes.pgvector")
+Read: TypeAlias = Callable[..., list[Any]]
 
 WAIT_S_MAX = 0.5
 # Of a whole session, and of its end. The calls of tools count, too: an agent at work makes dozens in a turn.
@@ -90,15 +90,16 @@ _RECENT = """
     group by s.id order by latest desc limit ?"""
 
 
-def messages(home: Path, session_id: str, *, newest: bool = False) -> list[dict[str, Any]]:
+def messages(home: Path, session_id: str, *, newest: bool = False, raises: bool = False) -> list[dict[str, Any]]:
     """The messages of a session, at most MESSAGES_MAX, or the `newest`, at most NEWEST_MAX, in order.
 
-    Empty when there is no record. Those of the agent that were delivered into the session are left out, and the copies
-    of a compression. Each has `id`, `role`, `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when
-    it was `written`, in seconds since 1970, and, on one host, its `display_kind` and how its `api_content` begins,
-    which the model got.
+    Empty when there is no record. `raises` is whether Unavailable is raised while the host locks it. Left out are those
+    of the agent that were delivered into the session, and the copies of a compression. Each has `id`, `role`,
+    `content`, `tool_calls`, whether it was `taken_back` and `compacted`, when it was `written`, in seconds since 1970,
+    and, on one host, its `display_kind` and how its `api_content` begins, which the model got.
     """
-    return without_copies([found for found, delivered in _messages(home, session_id, newest=newest) if not delivered])
+    found = _messages(home, session_id, newest=newest, read=_read_unlocked if raises else _read)
+    return without_copies([message for message, delivered in found if not delivered])
 
 
 def corrected(home: Path, session_id: str) -> list[tuple[int, list[str]]]:
@@ -115,11 +116,11 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
 
     Hosts record it as a message, of the agent or of the user, and later merge it with the one before or after it. What
     only repeats or quotes a delivery is in the record with it. `sessions` are the session and those that it continues:
-    after a compression it begins with the last messages before.
+    after a compression it begins with the last messages before. Raises Unavailable as `origin`.
     """
     texts: dict[Any, set[str]] = {"assistant": set(), "user": set()}
     said: dict[Any, set[str]] = {"assistant": set(), "user": set()}
-    recorded = list(chain.from_iterable(_messages(home, session, newest=True) for session in sessions))
+    recorded = [found for each in sessions for found in _messages(home, each, newest=True, read=_read_unlocked)]
     messages = since_handoff(messages, [message for message, _ in recorded])
     for message, delivered in recorded:
         if content := message["content"].strip():
@@ -140,17 +141,17 @@ def own(home: Path, sessions: Iterable[str], messages: Sequence[Mapping[str, Any
     return list(map(parted, messages))
 
 
-def _messages(home: Path, session_id: str, *, newest: bool) -> list[tuple[dict[str, Any], bool]]:
+def _messages(home: Path, session_id: str, *, newest: bool, read: Read) -> list[tuple[dict[str, Any], bool]]:
     """The messages, and whether each was delivered: one of the agent behind its answer, for which it was not asked.
 
     A gateway that starts again may go on with a session by itself. Then one host records a message without a text.
     """
     found, answered, goes_on = list[tuple[dict[str, Any], bool]](), False, False
-    home = home_of_record(home, session_id)
-    there = {row[0] for row in _read(home, _COLUMNS, ("messages",))}
+    home = home_of_record(home, session_id, read)
+    there = {row[0] for row in read(home, _COLUMNS, ("messages",))}
     more = ", ".join(part if name in there else "null" for name, part in _MORE.items())
     statement, limit = (_NEWEST_MESSAGES, NEWEST_MAX) if newest else (_MESSAGES, MESSAGES_MAX)
-    rows = _read(home, statement.format(more=more), (session_id, limit))
+    rows = read(home, statement.format(more=more), (session_id, limit))
     for number, role, content, calls, gone, compacted, written, kind, end, sent in reversed(rows) if newest else rows:
         at = written if isinstance(written, int | float) and written < YEAR_10000 else 0
         marks = {"taken_back": bool(gone), "compacted": bool(compacted), "written": at, "display_kind": kind}
@@ -194,9 +195,10 @@ def ancestors(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
 def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...] | None:
     """The sessions that a session goes on from as a branch or after a compression, the nearest last.
 
-    None when there is no record, or it cannot be read, as while the host locks it.
+    None when there is no record, or it cannot be read. Raises Unavailable as `origin`.
     """
-    found = tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _CONTINUED, limit)))
+    rows = _of_session(home, session_id, _CONTINUED, limit, read=_read_unlocked)
+    found = tuple(str(row[0]) for row in reversed(rows))
     return found[:-1] if found else None
 
 
@@ -292,19 +294,17 @@ def _read_unlocked(home: Path, statement: str, values: Sequence[object]) -> list
         return _select(home, statement, values)
     except (sqlite3.Error, UnicodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
-            log.warning("state.db of the host is locked: whose session this is cannot be read, and nothing is stored")
+            log.warning("state.db of the host is locked: what depends on it is not stored now")
             raise Unavailable("state.db of the host is locked; try again later") from error
         unreadable(error)
         return []
 
 
-def _of_session(
-    home: Path, session_id: str, statement: str, *values: object, read: Callable[..., list[Any]] = _read
-) -> list[Any]:
+def _of_session(home: Path, session_id: str, statement: str, *values: object, read: Read = _read) -> list[Any]:
     return read(home_of_record(home, session_id, read), statement, (session_id, *values))
 
 
-def home_of_record(home: Path, session_id: str, read: Callable[..., list[Any]] = _read) -> Path:
+def home_of_record(home: Path, session_id: str, read: Read = _read) -> Path:
     """The home that has the record of a session, of this one and that of the gateway that serves it."""
     if in_gateway():
         with suppress(RuntimeError):

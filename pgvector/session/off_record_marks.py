@@ -38,7 +38,7 @@ class OffRecordMarks(LastingMarks):
         The agent of a messenger is told nothing of it, so the record is asked. A switch that is in it was said in the
         session, or copied into it. `marks(session)` are the marks of a session. A terminal goes on with that of a
         chat, or of a client, whose marks it does not know, with `of_chat`. Returns whether it is taken off now; None
-        when the record cannot be read.
+        when the record cannot be read. Raises Unavailable while the host locks it.
         """
         before = state_db.continued(self._home, session_id, ANCESTORS_MAX)
         if before is None:
@@ -143,7 +143,7 @@ def last_switch(home: Path, session_id: str) -> bool | None:
 def _switches(home: Path, session_id: str) -> Iterator[tuple[int, float, bool]]:
     """The messages that switch a session, the newest first: id, when it was written, and whether off the record."""
     sessions = (*(state_db.continued(home, session_id, ANCESTORS_MAX) or ()), session_id)
-    for found in reversed(state_db.own(home, sessions, state_db.messages(home, session_id, newest=True))):
+    for found in reversed(state_db.own(home, sessions, state_db.messages(home, session_id, newest=True, raises=True))):
         by_person = found["role"] == "user" and not (found["taken_back"] or is_written_by_host(found, found["content"]))
         if by_person and (off := switch(found["content"])) is not None:
             yield found["id"], found["written"], off

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Unavailable
 from ..hosts.environment import user_zone
 from ..model import TARGETS, Caller, Recall, RecallRequest
 from ..runtime import Runtime
@@ -32,7 +34,8 @@ def recall(kind: Kind, runtime: Runtime, arguments: Arguments, caller: Caller) -
     scope_name = given.text(arguments, "scope") or settings.scope_default
     scope = runtime.scope(caller.theme, scope_name, caller.session_id, caller.granted)
     if scope.sessions:
-        scope = replace(scope, sessions=(*scope.sessions, *caller.ancestors()))
+        with suppress(Unavailable):  # the host locks its record
+            scope = replace(scope, sessions=(*scope.sessions, *caller.ancestors()))
     limit_max = settings.recall_limit_max
     request = RecallRequest(
         query=query,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from host_record import Record
 
+from hermes_memory_pgvector.errors import Unavailable
 from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.runtime_messages import REDIRECTING
 from hermes_memory_pgvector.hosts.transcript import exchanges
@@ -101,6 +104,18 @@ def test_what_a_host_merged_is_taken_apart(record: Path) -> None:
     ]  # fmt: skip
     # The host asks it as a question, by `/retry`.
     assert exchanges([*own, {"role": "assistant", "content": "Take a coat."}]) == exchanges(own)
+
+
+def test_a_lock_that_ends_between_two_queries_hides_no_delivery(record: Path) -> None:
+    with closing(sqlite3.connect(record / "state.db", isolation_level=None, check_same_thread=False)) as host:
+        host.execute("begin exclusive")
+        ends = threading.Timer(1.4 * state_db.WAIT_S_MAX, host.execute, ["commit"])
+        ends.start()
+        with pytest.raises(Unavailable):
+            state_db.own(record, ["s"], [{"role": "assistant", "content": "The parcel has come."}])
+        ends.join()
+    found = state_db.own(record, ["s"], [{"role": "assistant", "content": "The parcel has come."}])
+    assert said(found) == [("assistant", "")]
 
 
 def test_a_transcript_into_which_nothing_was_delivered_stays_as_it_is(record: Path, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import json
 import logging
 import sqlite3
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from logins import with_and_without_row_security
 from spools import die
 
 from hermes_memory_pgvector.errors import SettingsError, Unavailable
+from hermes_memory_pgvector.hosts import state_db
 from hermes_memory_pgvector.hosts.tool_calls import read_turn
 from hermes_memory_pgvector.model import Caller, Event, SessionEnded, TurnTaken
 from hermes_memory_pgvector.outbox.spool import Spool
@@ -390,6 +392,22 @@ def test_a_terminal_that_goes_on_with_a_session_of_a_chat_repeats_nothing_of_it_
         assert [terminal(session).caller("default").off_record for session in ("s1", "s3")] == [off, False]
     terminal("s1").open_turn("off the record")
     assert chat.caller(chat.session.theme()).off_record
+
+
+def test_whose_session_a_terminal_goes_on_with_is_not_known_when_one_query_has_met_a_lock(tmp_path: Path) -> None:
+    record = past_sessions.Record(tmp_path)
+    record.say("s1", 1, source="api_server", end_reason="compression")
+    record.say("s2", 2, parent_session_id="s1")
+    at = context(tmp_path)
+    talk = Conversation(at, Identity(platform="cli"), "s2", "primary")
+    with closing(sqlite3.connect(record.path, isolation_level=None, check_same_thread=False)) as host:
+        host.execute("begin exclusive")
+        ends = threading.Timer(1.4 * state_db.WAIT_S_MAX, host.execute, ["commit"])
+        ends.start()
+        with suppress(Unavailable):
+            assert talk.session.is_of_chat()
+        ends.join()
+    assert talk.session.is_of_chat()
 
 
 @pytest.mark.parametrize("key", ["garden", ""])
