@@ -13,6 +13,7 @@ from cachetools import LRUCache
 from ..files import LastingMarks, Marks, mark_name
 from ..hosts import state_db
 from ..hosts.runtime_messages import is_written_by_host
+from ..hosts.transcript import MERGED
 from ..text.theme_names import normalise, reserved
 from .chats import Chat
 from .off_record import switch
@@ -142,8 +143,13 @@ def last_switch(home: Path, session_id: str) -> bool | None:
 
 def _switches(home: Path, session_id: str) -> Iterator[tuple[int, float, bool]]:
     """The messages that switch a session, the newest first: id, when it was written, and whether off the record."""
+    messages = state_db.messages(home, session_id, newest=True, raises=True)
+    said = (message["content"] for message in messages if message["role"] == "user")
+    # To look for deliveries, all sessions before are read: few sessions need it.
+    if not any(switch(part) is not None for text in said for part in (text, *text.split(MERGED))):
+        return
     sessions = (*(state_db.continued(home, session_id, ANCESTORS_MAX) or ()), session_id)
-    for found in reversed(state_db.own(home, sessions, state_db.messages(home, session_id, newest=True, raises=True))):
+    for found in reversed(state_db.own(home, sessions, messages)):
         by_person = found["role"] == "user" and not (found["taken_back"] or is_written_by_host(found, found["content"]))
         if by_person and (off := switch(found["content"])) is not None:
             yield found["id"], found["written"], off

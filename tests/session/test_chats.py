@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 import sys
 import threading
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -408,6 +410,27 @@ def test_whose_session_a_terminal_goes_on_with_is_not_known_when_one_query_has_m
             assert talk.session.is_of_chat()
         ends.join()
     assert talk.session.is_of_chat()
+
+
+def test_a_terminal_reads_each_session_of_a_client_once_when_nobody_has_switched_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many long sessions would be read with all those before it."""
+    record, read, select = past_sessions.Record(tmp_path), Counter[str](), sqlite3.connect
+    for number in range(8):
+        parent = f"s{number - 1}" if number else ""
+        record.say(f"s{number}", number, parent_session_id=parent, source="api_server", end_reason="compression")
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        opened = select(*args, **kwargs)
+        opened.set_trace_callback(
+            lambda said: read.update(re.findall(r"from messages where session_id = '(s\d)'", said))
+        )
+        return opened
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    assert not Conversation(context(tmp_path), Identity(platform="cli"), "s7", "primary").caller("default").off_record
+    assert read == {f"s{number}": 1 for number in range(8)}
 
 
 @pytest.mark.parametrize("key", ["garden", ""])
