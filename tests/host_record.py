@@ -97,3 +97,7 @@ class Record:
         self._file.execute("update sessions set end_reason = ? where id = ?", (end_reason, parent))
         values = (session, parent, model_config, time.time(), key)
         self._file.execute("insert into sessions values (?, ?, '', ?, ?, ?, 0)", values)
+
+    def forget_parent(self, session: str) -> None:
+        """Have a session begin without one, as hosts do when another process has ended the one before it."""
+        self._file.execute("update sessions set parent_session_id = null where id = ?", (session,))

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .state_db import WAIT_S_MAX, connect, decoded, home_of_record, unreadable
-from .transcript import SUMMARY, kept_with_summary
+from .state_db import WAIT_S_MAX, connect, home_of_record, unreadable
+from .transcript import SUMMARY, decoded, kept_with_summary
 
 MESSAGES_MAX = 5000
 CHARS_MAX = 4_000_000

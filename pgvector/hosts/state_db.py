@@ -22,7 +22,7 @@ from ..errors import Unavailable
 from .environment import in_gateway, process_home
 from .record_copies import without_copies
 from .runtime_messages import DELIVERED, STEERED, corrections
-from .transcript import is_summary, since_handoff, text_of
+from .transcript import decoded, is_summary, since_handoff
 
 log = logging.getLogger("hermes.pgvector")
 Read: TypeAlias = Callable[..., list[Any]]
@@ -33,7 +33,6 @@ MESSAGES_MAX, NEWEST_MAX = 200_000, 20_000
 CORRECTED_MAX = 1000
 # In seconds since 1970: no time of Python is later.
 YEAR_10000 = 253_402_300_800
-_ENCODED = "\0json:"
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LINE_END = re.compile("\n")
 
@@ -82,6 +81,12 @@ _GOES_ON_FROM = """
 _IS_BRANCH = """coalesce(s.model_config, '') like '%"_branched_from"%'"""
 _CONTINUED = _GOES_ON_FROM.format(how=f"(p.end_reason in ('compression', 'branched') or {_IS_BRANCH})")
 _COMPRESSED = _GOES_ON_FROM.format(how=f"p.end_reason = 'compression' and not {_IS_BRANCH}")
+# What follows a session of a chat that ended as a terminal was left which had gone on with it.
+_LEFT = """
+    select id from (
+      select p.id, p.end_reason, s.model_config from sessions s join sessions p on p.session_key = s.session_key
+      where s.id = ? and s.session_key <> '' and p.rowid < s.rowid order by p.rowid desc limit 1)
+    where end_reason = 'cli_close' and coalesce(model_config, '') not like '%"_reset_from"%'"""
 _RECENT = """
     select {columns}, max(m.timestamp) as latest, count(*) as recorded
     from messages m join sessions s on s.id = m.session_id
@@ -202,6 +207,11 @@ def continued(home: Path, session_id: str, limit: int) -> tuple[str, ...] | None
     return found[:-1] if found else None
 
 
+def left_in_terminal(home: Path, session_id: str) -> tuple[str, ...]:
+    """The session of the same chat before this one, if the host ended it because a terminal was left."""
+    return tuple(str(row[0]) for row in _of_session(home, session_id, _LEFT))
+
+
 def compressed(home: Path, session_id: str, limit: int) -> tuple[str, ...]:
     """The sessions of which the transcript of a session is a summary, the nearest last; at most `limit`."""
     return tuple(str(row[0]) for row in reversed(_of_session(home, session_id, _COMPRESSED, limit)[1:]))
@@ -259,16 +269,6 @@ def titles(home: Path, sessions: Sequence[str]) -> dict[str, str]:
     """The titles of those of these sessions that have one; empty when there is no record."""
     rows = _read(home, _TITLES, (json.dumps(list(sessions)),))
     return {str(number): title for number, title in rows if isinstance(title, str) and title.strip()}
-
-
-def decoded(content: Any) -> str:
-    """The text of a recorded message; one with parts is JSON."""
-    if isinstance(content, str) and content.startswith(_ENCODED):
-        try:
-            content = json.loads(content.removeprefix(_ENCODED))
-        except (ValueError, RecursionError):
-            return ""
-    return text_of(content)
 
 
 def connect(path: Path, wait_s: float = WAIT_S_MAX) -> sqlite3.Connection:

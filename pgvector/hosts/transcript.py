@@ -26,6 +26,7 @@ TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 IMAGE_PARTS = frozenset({"image_url", "input_image"})
 # Why the messages end that an answer consists of; `length`: the rest follows, or never came.
 FINISHED = (None, "", "stop", "length")
+_ENCODED = "\0json:"
 # Hosts take as many parts of a client's message.
 PARTS_MAX = 1000
 # The tool by which one host calls those that it does not list for its model.
@@ -37,6 +38,16 @@ class Call(NamedTuple):
 
     name: str
     id: str
+
+
+def decoded(content: Any) -> str:
+    """The text of a recorded message; one with parts is JSON."""
+    if isinstance(content, str) and content.startswith(_ENCODED):
+        try:
+            content = json.loads(content.removeprefix(_ENCODED))
+        except (ValueError, RecursionError):
+            return ""
+    return text_of(content)
 
 
 def text_of(content: Any) -> str:

@@ -34,7 +34,7 @@ class OffRecordMarks(LastingMarks):
         self._late_lock = threading.Lock()
 
     def carry(self, session_id: str, marks: Callable[[str], list[str]], *, of_chat: bool) -> bool | None:
-        """Take a session off the record that went on from one which was, by `/branch` or a compression.
+        """Take a session off the record that went on from one which was, by `/branch`, a compression or a terminal.
 
         The agent of a messenger is told nothing of it, so the record is asked. A switch that is in it was said in the
         session, or copied into it. `marks(session)` are the marks of a session. A terminal goes on with that of a
@@ -44,6 +44,7 @@ class OffRecordMarks(LastingMarks):
         before = state_db.continued(self._home, session_id, ANCESTORS_MAX)
         if before is None:
             return None
+        before = before or state_db.left_in_terminal(self._home, session_id)
         own = marks(session_id) if before or of_chat else []
 
         def was_off(session: str, after: str) -> bool:

@@ -160,6 +160,24 @@ def test_a_session_that_goes_on_from_one_off_the_record_is_so_when_only_the_reco
     assert [is_off(session) for session in ("after", "copied", "before")] == [False, True, False]
 
 
+@pytest.mark.parametrize(("reason", "off"), [("cli_close", True), ("session_reset", False)])
+def test_a_chat_stays_off_the_record_when_a_terminal_that_went_on_with_its_session_is_left(
+    reason: str, off: bool, tmp_path: Path
+) -> None:
+    """Hosts then end the session, and begin another one with the next message."""
+    key, record, at = "agent:main:slack:dm:D1", Record(tmp_path), context(tmp_path)
+    chat = Identity(gateway_session_key=key, platform="slack", chat_id="D1", user_id="U1")
+    record.begin("s1", "", key=key)
+    Conversation(at, chat, "s1", "primary").open_turn("off the record")
+    record.begin("s2", "s1", end_reason=reason, key=key)
+    record.forget_parent("s2")
+    assert Conversation(at, chat, "s2", "primary").caller("garden").off_record == off
+    Conversation(at, chat, "s2", "primary").open_turn("on the record")
+    record.begin("s3", "s2", end_reason="cli_close", key=key)
+    record.forget_parent("s3")
+    assert not Conversation(at, chat, "s3", "primary").caller("garden").off_record
+
+
 @pytest.mark.parametrize("off", [True, False])
 def test_what_is_delivered_into_a_session_switches_none_that_goes_on_from_it(off: bool, tmp_path: Path) -> None:
     """Hosts merge it with what a person says after it, when they copy it into a branch."""
