@@ -138,11 +138,11 @@ def test_themes_that_begin_with_the_same_words_are_each_filed_and_recalled_under
             assert answer in recalled
             assert not any(other in recalled for other in answers.values() if other != answer)
         rows.wait(lambda rows: len(rows.turns()) == 8)
-    # Neither host records for each turn which theme it was in.
-    done = hermes.run(
-        "import", "--from", "state-db", str(hermes.home / "state.db"), "--json", program="hermes-pgvector"
-    )
-    assert json.loads(done.stdout)["rows"]["turn"] == {"found": 4, "new": 0}
+    # Neither host records for each turn which theme it was in, and host A for no session: there they are left out.
+    command = ("import", "--from", "state-db", str(hermes.home / "state.db"), "--json")
+    done = hermes.run(*command, program="hermes-pgvector")
+    found = 4 if hermes.host == "b" else 0
+    assert json.loads(done.stdout)["rows"]["turn"] == {"found": found, "new": 0}
     assert hermes.complaints() == []
 
 
