@@ -42,7 +42,7 @@ class Settings(BaseModel):
     recall_dsn: SecretStr = Field(SecretStr(""), description="Hot standby of it that recalls read from; empty: none")
     recall_lag_s_max: float = Field(5.0, ge=0, le=3600, description="A standby that is further behind is not read from")
     home_label: str = Field("", max_length=40, description="Name of this home in lists of live homes; empty: its id")
-    data_dir: str = Field("", description="Folder of the embedded server; empty: per home, outside HERMES_HOME")
+    data_dir: Folder = Field("", description="Folder of the embedded server; empty: per home, outside HERMES_HOME")
     connect_timeout_s: float = Field(3.0, ge=0.5, le=60, description="Longest wait for one connection attempt")
     pool_max: int = Field(3, ge=2, le=20, description="Most connections of one process to a server")
     pool_idle_s: float = Field(30.0, ge=1, le=3600, description="Idle connections close after this time")

@@ -256,12 +256,14 @@ def test_the_dsn_is_never_shown(tmp_path: Path, key: str) -> None:
         assert "hunter2" not in shown
 
 
+@pytest.mark.parametrize("key", ["spool_dir", "data_dir"])
 @pytest.mark.parametrize("folder", ["spool", "./spool", "~nobody-of-this-name/spool"])
-def test_a_relative_spool_dir_is_refused(tmp_path: Path, folder: str) -> None:
-    told = message(tmp_path, {"HERMES_PGVECTOR_SPOOL_DIR": folder})
-    assert told.startswith(f"HERMES_PGVECTOR_SPOOL_DIR is {folder!r}: ")
+def test_a_relative_folder_is_refused(tmp_path: Path, key: str, folder: str) -> None:
+    name = f"HERMES_PGVECTOR_{key.upper()}"
+    told = message(tmp_path, {name: folder})
+    assert told.startswith(f"{name} is {folder!r}: ")
     assert "must be an absolute path" in told
-    assert load(tmp_path, {"HERMES_PGVECTOR_SPOOL_DIR": "~/spool"}).spool_dir == "~/spool"
+    assert getattr(load(tmp_path, {name: "~/spool"}), key) == "~/spool"
 
 
 @pytest.mark.parametrize("secret", ["user:hunter2@host/v1", "user:a/hunter2@host/v1", "host/v1?key=hunter2"])

@@ -80,7 +80,7 @@ def _protocol(**given: Any) -> Any:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     made: Any = H11Protocol(**given)
-    made.loop.call_later(HEADER_S_MAX, _close_idle, made, None, 0)
+    made.loop.call_later(HEADER_S_MAX, _close_idle, made, (None, True, 0), 0)
     return made
 
 
@@ -90,10 +90,10 @@ def _close_idle(protocol: Any, before: Any, idle_s: float) -> None:
     `before` is its state HEADER_S_MAX ago, since which time `idle_s` has passed.
     """
     last, transport = protocol.cycle, protocol.transport
-    answered = last is None or last.response_complete
-    state = (last, answered, transport.get_write_buffer_size())
-    idle_s = idle_s + HEADER_S_MAX if state == before and (answered or protocol.flow.write_paused) else 0
-    if idle_s >= (HEADER_S_MAX if answered else TAKE_S_MAX):
+    answered, left = last is None or last.response_complete, transport.get_write_buffer_size()
+    state = (last, answered, left)
+    idle_s = idle_s + HEADER_S_MAX if state == before and (answered or left) else 0
+    if idle_s >= (TAKE_S_MAX if left else HEADER_S_MAX):
         transport.abort()
     elif not transport.is_closing():
         protocol.loop.call_later(HEADER_S_MAX, _close_idle, protocol, state, idle_s)

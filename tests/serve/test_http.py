@@ -6,6 +6,7 @@ import json
 import select
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -225,6 +226,7 @@ def test_a_server_that_nohup_started_outlives_its_terminal() -> None:
 )
 def test_a_connection_that_sends_no_whole_header_is_closed(memory: Memory, sent: list[str]) -> None:
     address = ("127.0.0.1", httpx.URL(memory.served()).port)
+    start = time.monotonic()
     with socket.create_connection(address, timeout=6 * HEADER_S_MAX) as client:
         for part in sent:
             client.sendall(part.encode())
@@ -232,6 +234,31 @@ def test_a_connection_that_sends_no_whole_header_is_closed(memory: Memory, sent:
                 assert b" 404 " in client.recv(1000)
         while client.recv(1000):
             pass
+    assert len(sent) > 1 or time.monotonic() - start < 2 * HEADER_S_MAX
+
+
+@pytest.mark.slow
+def test_an_answer_that_was_written_whole_waits_for_its_client() -> None:
+    size = 1 << 24  # more than what the buffers of both ends take
+
+    async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": bytes(size)})
+
+    opened, server = listener.listening("127.0.0.1", 0), listener.server_of(answer)
+    serving = threading.Thread(target=server.run, args=([opened],))
+    serving.start()
+    try:
+        with socket.create_connection(opened.getsockname(), timeout=60) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            time.sleep(4 * HEADER_S_MAX)
+            taken = 0
+            while part := client.recv(1 << 20):
+                taken += len(part)
+        assert taken > size
+    finally:
+        server.should_exit = True
+        serving.join()
 
 
 @pytest.mark.slow

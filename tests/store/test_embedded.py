@@ -664,11 +664,6 @@ def test_a_home_has_its_own_folder_outside_of_it(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "share").exists()
 
 
-def test_a_relative_data_dir_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="absolute"):
-        EmbeddedServer(tmp_path, "some/where")
-
-
 def test_a_missing_extra_is_named_with_its_remedy(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(name: str, package: str | None = None) -> None:
         return None

@@ -55,7 +55,8 @@ def wrap_errors() -> Iterator[None]:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise DatabaseUnavailable(
-            f"Postgres cannot do it now ({_reason(error)}): its transactions are read-only, as those of a standby"
+            f"Postgres cannot do it now ({_reason(error)}): its transactions are read-only, as those of a standby; "
+            "for more: hermes-pgvector doctor"
         ) from None
     except psycopg.Error as error:
         # For example a corrupt index: the data is not the cause.

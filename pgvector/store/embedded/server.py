@@ -77,7 +77,10 @@ class EmbeddedServer:
     """The server of one home. Holds its paths only: safe in any number of threads and processes."""
 
     def __init__(self, hermes_home: str | os.PathLike[str], data_dir: str = "") -> None:
-        """`data_dir` replaces the home's state folder. Raises SettingsError unless it is absolute or starts with ~."""
+        """`data_dir`, which is absolute or starts with ~, replaces the home's state folder.
+
+        Raises SettingsError when there is neither that nor a home folder of the account.
+        """
         self.paths = _paths(Path(hermes_home).expanduser().resolve(), data_dir)
 
     @property
@@ -292,8 +295,6 @@ class EmbeddedServer:
 def _paths(home: Path, data_dir: str) -> Paths:
     if data_dir:
         state = Path(os.path.expanduser(data_dir))
-        if not state.is_absolute():
-            raise SettingsError(f"data_dir is {data_dir!r}: it must be an absolute path, or start with ~")
     elif as_root():
         state = system.system_folder() / _digest(home)
     else:
