@@ -27,7 +27,7 @@ from ..text.sanitize import safe_line
 from ..write.retention import Quota, quotas
 from .console import counted
 
-COUNT_S_MAX, LETTERS_READ_MAX = 30.0, 200
+COUNT_S_MAX, LOCK_S_MAX, LETTERS_READ_MAX = 30.0, 3, 200
 STOPPED = "the embedded server is stopped; the next session starts it, or: hermes-pgvector server start"
 EARLIER = (
     "an earlier release started the embedded server; the next session lets agents in, or: hermes-pgvector server start"
@@ -129,7 +129,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
             found.schema = database.verify(connection)
             found.standby = standby(settings, database, connection)
         found.person_key = database.claim_person_key("")
-        with database.transaction(statement_timeout_s=COUNT_S_MAX) as connection:
+        with database.transaction(statement_timeout_s=COUNT_S_MAX, lock_timeout=f"{LOCK_S_MAX}s") as connection:
             found.totals = statistics.totals(connection)
             found.themes = tuple(statistics.themes(connection, themes_max)) if themes_max else ()
             found.quotas = tuple(quotas(connection, settings))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -71,6 +72,26 @@ class Locked(PgvectorError):
         self.holders = holders
 
 
+@contextmanager
+def waiting_briefly(connection: Connection) -> Iterator[None]:
+    """A transaction that only reads. Raises Locked when a table was locked for LOCK_S_MAX seconds.
+
+    The connection is in autocommit mode.
+    """
+    with _holders_named(connection), connection.transaction():
+        connection.execute(f"set local lock_timeout = '{LOCK_S_MAX:g}s'".encode())
+        yield
+
+
+@contextmanager
+def _holders_named(connection: Connection) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.LockNotAvailable:
+        holders = connection.execute(QUERIES["lock_holders"], {"tables": list(_TABLES)})
+        raise Locked([Holder(**row) for row in holders]) from None
+
+
 def health(connection: Connection) -> Health:
     """The health of the server, as far as this role may see it."""
     values = {"tables": list(_TABLES), "dead_rows": DEAD_ROWS_MIN, "counted_bytes": COUNTED_BYTES_MIN}
@@ -91,10 +112,8 @@ def failing_statements(connection: Connection) -> dict[str, str]:
     failing: dict[str, str] = {}
     for name in sorted(forms(connection) - _OF_OWNER):
         try:
-            _explain(connection, name)
-        except psycopg.errors.LockNotAvailable:
-            holders = connection.execute(QUERIES["lock_holders"], {"tables": list(_TABLES)})
-            raise Locked([Holder(**row) for row in holders]) from None
+            with _holders_named(connection):
+                _explain(connection, name)
         except psycopg.Error as error:
             if connection.closed:
                 with wrap_errors():

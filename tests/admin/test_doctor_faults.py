@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import not_on_citus
 import psycopg
@@ -40,6 +41,7 @@ EVENTS = (
     "alter table memory_events set (autovacuum_enabled = off);"
     "insert into memory_events (event_id, agent_identity) select gen_random_uuid(), 't' from generate_series(1, {});"
 )
+LOCKS = ("memory_entries in exclusive", "memory_events in access exclusive", "conversations in access exclusive")
 SAID = "What is the number of the machine in the hall?"
 
 
@@ -126,9 +128,9 @@ def vectors_of_another_length(scene: Scene) -> None:
     scene.endpoint.dimensions = 200
 
 
-def a_locked_table(scene: Scene) -> None:
+def a_locked_table(scene: Scene, lock: LiteralString) -> None:
     left = scene.stack.enter_context(psycopg.connect(scene.administrator, application_name="a tool"))
-    left.execute("lock table memory_entries in exclusive mode")
+    left.execute(f"lock table {lock} mode")
     # The server ends this connection, whose end is an error.
     scene.stack.callback(left.close)
 
@@ -268,9 +270,14 @@ FAULTS: dict[str, Fault] = {
         EVENTS.format(20_000),
         "statistics", "no statistics of memory_events:",
     ),
-    "table that a forgotten session has locked": Fault(
-        a_locked_table, "locks", r"^process \d+ of the server \(a tool\) has locked memory_entries; end it"
-    ),
+    **{
+        f"forgotten lock of {lock} mode": Fault(
+            partial(a_locked_table, lock=lock), "locks",
+            rf"^process \d+ of the server \(a tool\) has locked {lock.split()[0]}; end it",
+            effects=("rows",) if "conversations" in lock else (),
+        )
+        for lock in LOCKS
+    },
     "plugin that is not linked": Fault(
         lambda scene: scene.command("install", "--remove"), "plugin", "so the host cannot load the plugin"
     ),

@@ -14,7 +14,7 @@ from ...session.themes import trial_theme
 from ...settings import Settings
 from ...store import pruning
 from ...store.connection.database import Database
-from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health
+from ...store.diagnosis import Health, Locked, disk_is_full, failing_statements, health, waiting_briefly
 from ...store.schema import row_security
 from ...store.schema.preflight import migrate_command
 from ...store.schema.verification import LATEST, SchemaState
@@ -34,10 +34,11 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
     try:
         with closing(Database(settings, home)) as database, database.connection() as connection:
             database.verify(connection)
-            asked = now()
-            found = health(connection)
-            answered = now()
-            themes = pruning.themes(connection)
+            with waiting_briefly(connection):
+                asked = now()
+                found = health(connection)
+                answered = now()
+                themes = pruning.themes(connection)
             # The disk of a private server is looked at as a disk of this host.
             owned = database.server is not None
             full = not (owned or found.standby or found.read_only) and disk_is_full(connection)
@@ -48,6 +49,9 @@ def server(settings: Settings, home: Path, schema: SchemaState) -> Iterator[Chec
                 planned = [] if found.standby else [statements(failing_statements(connection), role)]
             except Locked as error:
                 planned = list(locks(error.holders))
+    except Locked as error:
+        yield from locks(error.holders)
+        return
     except PgvectorError as error:
         yield failed("statements", str(error))
         return

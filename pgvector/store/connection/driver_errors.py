@@ -49,6 +49,8 @@ def wrap_errors() -> Iterator[None]:
         raise BadEvent(f"a value cannot be sent to Postgres ({type(error).__name__})") from None
     except psycopg.errors.QueryCanceled as error:
         raise TooSlow(f"Postgres did not finish in time ({_reason(error)})") from None
+    except psycopg.errors.LockNotAvailable:
+        raise DatabaseUnavailable("a table is locked by another transaction") from None
     except psycopg.errors.DiskFull:
         raise DatabaseUnavailable(SERVER_DISK_FULL) from None
     except _TRY_AGAIN as error:
