@@ -20,6 +20,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -44,12 +45,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+@cache
+def _parser() -> argparse.ArgumentParser:
+    """The parser of `hermes-pgvector`. Building it takes as long as some commands."""
     parser = argparse.ArgumentParser(
         prog="hermes-pgvector", description="Manage the Postgres memory of Hermes agents.", allow_abbrev=False
     )
     register_cli(parser)
-    args, unknown = parser.parse_known_args(argv)
+    return parser
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    args, unknown = _parser().parse_known_args(argv)
     if unknown:
         args.pgvector_command.error(f"unrecognized arguments: {' '.join(unknown)}")
     return args

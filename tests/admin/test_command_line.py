@@ -494,10 +494,10 @@ def test_a_closed_stream_is_no_traceback(tmp_path: Path, closed: str) -> None:
 
 
 def test_an_interruption_while_the_command_line_is_read_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "register_cli", interrupted)
+    monkeypatch.setattr(cli, "_parser", interrupted)
     assert cli.main(["version"]) == 130
 
 
