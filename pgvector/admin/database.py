@@ -27,6 +27,7 @@ from ..store.schema.preflight import admin_connection
 from ..text.sanitize import safe_line
 from .console import Console
 from .embedder import vector_length
+from .limits import limited
 
 ADMIN_DSN = "HERMES_PGVECTOR_ADMIN_DSN"
 READY_S_MAX = 60.0
@@ -47,11 +48,11 @@ def start_server(database: Database, *, create: bool = False) -> None:
 def connection(home: Path, statement_s: float | None = None) -> Iterator[Connection]:
     """A connection to the database of a home with a verified schema; starts an embedded server that is stopped.
 
-    With `statement_s` it is a transaction in which a statement may take so many seconds.
+    With `statement_s` it is a transaction as of `limits.limited`.
     """
     with closing(Database(load(home), home)) as database:
         start_server(database)
-        with database.transaction(statement_timeout_s=statement_s) if statement_s else database.connection() as opened:
+        with limited(database, statement_s) if statement_s else database.connection() as opened:
             database.verify(opened)
             yield opened
 

@@ -24,6 +24,7 @@ from ..text.masks import masked
 from ..text.sanitize import safe_line
 from .console import Console, labels
 from .database import connection, theme_named
+from .limits import COUNT_S_MAX
 
 TEXT_CHARS_MAX = 400
 FILE_BYTES_MAX = 16 << 20
@@ -38,7 +39,7 @@ def edit(home: Path, console: Console, args: argparse.Namespace) -> int:
     Raises BadArgument for an unknown entry, and Refused for one of a memory file of this home.
     """
     settings = load(home)
-    with connection(home) as reading:
+    with connection(home, COUNT_S_MAX) as reading:
         seen = _entry(reading, args.id, args.theme, settings)
     if file := Home(home).file_of(seen):
         raise Refused(f"entry {seen.id} stands in {home / 'memories' / file}: edit that file, and agents follow")
@@ -64,7 +65,7 @@ def edit(home: Path, console: Console, args: argparse.Namespace) -> int:
 def _store(home: Path, console: Console, seen: Entry, content: str) -> Entry | None:
     """Store the new text and print it. Returns the entry as it is now when somebody else has changed it."""
     event = Update(theme=seen.theme, entry_id=seen.id, content=content, metadata={"origin": "remember"})
-    with connection(home) as writing, writing.transaction():
+    with connection(home, COUNT_S_MAX) as writing:
         current = update_seen(writing, event, seen.content)
         if current is not None:
             return current

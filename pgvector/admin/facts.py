@@ -15,6 +15,7 @@ from ..facts.notation import Notation, scope_label
 from ..model import Caller, now
 from ..runtime import Runtime
 from ..settings import load
+from ..store.diagnosis import waiting_briefly
 from ..store.facts import Fact, Status, listed
 from ..store.person_links import person_of
 from ..text.sanitize import safe_line
@@ -166,7 +167,8 @@ def _facts(home: Path, args: argparse.Namespace, limit: int, statuses: tuple[Sta
     with connection(home) as reading:
         theme = person_of(reading, permitted(args.theme, home, load(home)))
         while limit > 0:
-            page = listed(reading, theme, scope, statuses, min(limit, PAGE), before)
+            with waiting_briefly(reading):
+                page = listed(reading, theme, scope, statuses, min(limit, PAGE), before)
             yield from page
             if len(page) < min(limit, PAGE):
                 return

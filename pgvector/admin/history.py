@@ -18,6 +18,7 @@ from ..text import times
 from ..text.sanitize import safe_line
 from .console import Cell, Console, labels, local_time, rows_table
 from .database import connection, theme_named
+from .limits import COUNT_S_MAX
 
 TEXT_CHARS_MAX = 300
 
@@ -27,7 +28,7 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
     if args.since == "":
         raise BadArgument("--since is empty; give a date, a time or an age, or leave it out")
     since = times.since(args.since or "", "--since", zone=None)
-    with connection(home) as reading:
+    with connection(home, COUNT_S_MAX) as reading:
         theme = theme_named(reading, args.theme, load(home)) if args.theme else ""
         found = past_entries(reading, args.limit, theme=theme, target=args.target, since=since)
     console.data({"history": [asdict(entry) for entry in found]})
@@ -38,7 +39,7 @@ def history(home: Path, console: Console, args: argparse.Namespace) -> int:
 
 def undo(home: Path, console: Console, args: argparse.Namespace) -> int:
     """Restore the entry with this number in the history. Raises Refused when its theme has the same entry now."""
-    with connection(home) as writing, writing.transaction():
+    with connection(home, COUNT_S_MAX) as writing:
         found = past_entries(writing, 1, number=args.id)
         if not found:
             raise BadArgument(f"the history has no entry {args.id}; see: hermes-pgvector history")

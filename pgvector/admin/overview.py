@@ -26,8 +26,9 @@ from ..store.statistics import ServerInfo, ThemeTotals, Totals
 from ..text.sanitize import safe_line
 from ..write.retention import Quota, quotas
 from .console import counted
+from .limits import COUNT_S_MAX, limited
 
-COUNT_S_MAX, LOCK_S_MAX, LETTERS_READ_MAX = 30.0, 3, 200
+LETTERS_READ_MAX = 200
 STOPPED = "the embedded server is stopped; the next session starts it, or: hermes-pgvector server start"
 EARLIER = (
     "an earlier release started the embedded server; the next session lets agents in, or: hermes-pgvector server start"
@@ -129,7 +130,7 @@ def overview(settings: Settings, home: Path, *, themes_max: int) -> Overview:
             found.schema = database.verify(connection)
             found.standby = standby(settings, database, connection)
         found.person_key = database.claim_person_key("")
-        with database.transaction(statement_timeout_s=COUNT_S_MAX, lock_timeout=f"{LOCK_S_MAX}s") as connection:
+        with limited(database, COUNT_S_MAX) as connection:
             found.totals = statistics.totals(connection)
             found.themes = tuple(statistics.themes(connection, themes_max)) if themes_max else ()
             found.quotas = tuple(quotas(connection, settings))

@@ -68,7 +68,7 @@ class Locked(PgvectorError):
     """Tables of ours are locked, so that agents wait; `holders` is who has locked them."""
 
     def __init__(self, holders: list[Holder]) -> None:
-        super().__init__("tables of the memory are locked")
+        super().__init__("tables of the memory are locked by another transaction; for more: hermes-pgvector doctor")
         self.holders = holders
 
 

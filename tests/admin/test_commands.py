@@ -129,6 +129,32 @@ def test_status_of_a_locked_table_names_doctor(run: Callable[..., Outcome], data
     assert "a table is locked by another transaction; for more: hermes-pgvector " in told.err
 
 
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [
+        ("conversations", "list"), ("memory_entries", "show 1"), ("conversations", "themes"),
+        ("conversations", "sessions"), ("conversations", "stats"), ("conversations", "quarantine list"),
+        ("conversations", "prune --before 1d --dry-run"), ("memory_entries", "dedupe --dry-run"),
+        ("memory_entries", "edit 1"), ("memory_history", "history"), ("memory_history", "undo 1"),
+        ("memory_renames", "remap"), ("memory_erasures", "erase --list"), ("facts", "facts list"),
+        ("facts", "facts export"),
+    ],
+)  # fmt: skip
+def test_a_command_beside_a_locked_table_says_so_within_seconds(
+    run: Callable[..., Outcome], database: str, table: str, command: str
+) -> None:
+    with psycopg.connect(database) as blocker:
+        blocker.execute("insert into memory_entries (agent_identity, target, content) values ('ops', 'memory', 'one')")
+        blocker.execute("insert into conversations (agent_identity, role, content) values ('ops', 'user', 'one')")
+        blocker.commit()
+        blocker.execute(sql.SQL("lock table {}").format(sql.Identifier(table)))
+        began = time.monotonic()
+        told = run(*command.split())
+        took_s = time.monotonic() - began
+    assert (told.code, took_s < 10) == (1, True)
+    assert "locked by another transaction; for more: hermes-pgvector " in told.err
+
+
 # migrate
 
 

@@ -33,6 +33,7 @@ from ...text.sanitize import safe_line
 from ..accounts import asked
 from ..console import Cell, Console, counted, local_time, rows_table
 from ..database import administrators_database, administrators_dsn, connection, ready, theme_named
+from ..limits import COUNT_S_MAX
 from . import receipt
 from .home_files import HomeFiles
 from .receipt import NAMES, Holder
@@ -251,7 +252,7 @@ def _rewrite(console: Console, admin: Any) -> None:
 
 
 def _show_erased(home: Path, console: Console) -> int:
-    with connection(home) as reading:
+    with connection(home, COUNT_S_MAX) as reading:
         found = marks.listed(reading, LISTED_MAX)
     console.data({"erasures": [asdict(summary) for summary in found]})
     if not found:

@@ -22,7 +22,7 @@ from ...text.sanitize import safe_line
 from ...text.tags import normalised
 from ..console import Cell, Console, labels, local_time, rows_table
 from ..database import connection, theme_named
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 
 TEXT_CHARS_MAX = 200
 # The kinds of rows with their names in the output, in the order in which rows of the same time are listed.

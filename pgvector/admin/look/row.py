@@ -23,6 +23,7 @@ from ...store.queries import Kind
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, labels, local_time, rows_table
 from ..database import connection, theme_named
+from ..limits import COUNT_S_MAX
 from .listing import document
 
 HISTORY_MAX = 50
@@ -53,7 +54,7 @@ def show(home: Path, console: Console, args: argparse.Namespace) -> int:
     Raises BadArgument when nothing is known of the id.
     """
     kind: Kind = "turns" if args.turn else "entries"
-    with connection(home) as reading:
+    with connection(home, COUNT_S_MAX) as reading:
         theme = _theme(reading, args, load(home))
         found = look_up(reading, home, kind, theme, args.id, args.context)
     console.data({**asdict(found), "row": found.row and document(found.row)})

@@ -23,7 +23,7 @@ from ...text.cleaning import clean
 from ...text.sanitize import safe_line
 from ..console import ATTENTION, Cell, Console, counted, facts_table, rows_table
 from ..database import connection, theme_named
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 from .plot import bars
 from .preview import before_turn, warm, why_degraded
 

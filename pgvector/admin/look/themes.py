@@ -22,7 +22,7 @@ from ...store.statistics import ThemeSample, ThemeTotals
 from ...text.sanitize import safe_line
 from ..console import Cell, Console, local_time, rows_table
 from ..database import connection, own_theme, theme_named
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 
 NAME_CHARS_MAX = 128
 TITLE_CHARS_MAX = 200

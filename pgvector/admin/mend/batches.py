@@ -15,6 +15,7 @@ from ...store.connection.database import Connection, Database
 from ...text.theme_names import covers
 from ..console import Console
 from ..database import start_server, theme_named
+from ..limits import limited
 
 T = TypeVar("T")
 # A batch that takes longer than this is halved the next time; a faster one is doubled.
@@ -48,8 +49,9 @@ class Memory:
         self.settings, self._database = settings, database
 
     def change(self, change: Callable[[Connection], T], statement_s: float | None = None) -> T:
-        """The result of a change in a transaction of its own."""
-        with self._database.transaction(statement_timeout_s=statement_s) as connection:
+        """The result of a change in a transaction of its own, with `statement_s` as in `limits.limited`."""
+        limit = self._database.transaction() if statement_s is None else limited(self._database, statement_s)
+        with limit as connection:
             return change(connection)
 
     def run(self, tasks: Iterable[Task], total: int, console: Console) -> Done:

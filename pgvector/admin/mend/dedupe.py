@@ -17,7 +17,7 @@ from ...store.connection.database import Connection
 from ...store.duplicates import Compared, Kind
 from ...text.sanitize import safe_line
 from ..console import ATTENTION, Cell, Console, counted, local_time, rows_table
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 from .batches import Memory, opened, themes_named
 from .duplicates import Found, Search, sizes
 

@@ -16,7 +16,7 @@ from ...text.sanitize import safe_line
 from ...text.theme_names import reserved
 from ..console import Console, counted, rows_table
 from ..database import running, wait_ready
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 from .batches import Memory, Task, opened
 
 NAME_CHARS_MAX = 60

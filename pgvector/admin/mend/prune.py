@@ -19,7 +19,7 @@ from ...text import times
 from ...text.sanitize import safe_line
 from ...text.theme_names import hidden_pattern
 from ..console import ATTENTION, Cell, Console, counted, local_time, rows_table
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 from .batches import Memory, Task, opened, themes_named
 
 SHOWN_MAX = 50

@@ -21,7 +21,7 @@ from ...store.queries import QUERIES, Kind
 from ...text.sanitize import safe_line, visible
 from ..console import Cell, Console, counted, facts_table, local_time, rows_table
 from ..database import theme_named
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 from .batches import Memory, Task, opened, themes_named
 
 NAME_CHARS_MAX, SOURCE_CHARS_MAX = 40, 100

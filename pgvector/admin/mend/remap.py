@@ -14,7 +14,7 @@ from ...store.person_links import Holding
 from ...text.sanitize import safe_line
 from ...text.theme_names import normalise, reserved
 from ..console import Cell, Console, counted, local_time, rows_table
-from ..overview import COUNT_S_MAX
+from ..limits import COUNT_S_MAX
 from .batches import Memory, Task, opened
 from .personal import hash_names
 
@@ -97,7 +97,7 @@ def _release(home: Path, console: Console, old: str) -> int:
 
 def _list(home: Path, console: Console) -> int:
     with opened(home) as memory:
-        found = memory.change(renames.listed)
+        found = memory.change(renames.listed, COUNT_S_MAX)
     console.data({"renames": [asdict(each) for each in found]})
     rows: list[dict[str, Cell]] = [
         {

@@ -13,7 +13,7 @@ from ...model import now
 from ...outbox.inspection import Backlog, Process
 from ...settings import Settings
 from ...store.connection.database import Connection, Database
-from ...store.diagnosis import health
+from ...store.diagnosis import Locked, health, waiting_briefly
 from ...store.embedded import identity
 from ...store.embedded.server import EmbeddedServer
 from ...store.schema.verification import SchemaState
@@ -45,10 +45,13 @@ def database(settings: Settings, home: Path, use: Callable[[Connection, SchemaSt
     try:
         start_server(opened)
         with opened.connection() as connection:
-            use(connection, opened.verify(connection))
-            server = health(connection)
+            with waiting_briefly(connection):
+                use(connection, opened.verify(connection))
+                server = health(connection)
             if server.standby or server.read_only:
                 return Finding("database", f"{opened.label} is read-only: nothing is stored there", DOCTOR)
+    except Locked:
+        return Finding("database", f"{opened.label}: tables are locked by another transaction", DOCTOR)
     except SchemaNotApplied as error:
         what, _, command = explained(error).partition("; run: ")
         return Finding("schema", what, command or DOCTOR)
