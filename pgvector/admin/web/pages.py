@@ -136,7 +136,7 @@ def failed(_: Request, error: Exception) -> Response:
     reason = explained(error) if isinstance(error, PgvectorError) else "there is no such page"
     code = 400 if misuse else 503 if isinstance(error, PgvectorError) else 404
     heading = {400: "This cannot be shown", 503: "The memory cannot be read now", 404: "Not found"}[code]
-    return HTMLResponse(views.page("error", title=heading, reason=safe_line(reason, 600)), code)
+    return HTMLResponse(views.page("error", title=heading, code=code, reason=safe_line(reason, 600)), code)
 
 
 def _number(text: str) -> int:

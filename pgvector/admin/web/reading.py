@@ -28,6 +28,7 @@ from ...text.sanitize import safe_line
 from ...text.theme_names import reserved
 from ..database import own_theme, theme_named
 from ..embedder import PROBE, PROBE_S_MAX, mismatch
+from ..limits import limited
 from ..overview import EARLIER, STOPPED
 
 STATEMENT_S_MAX = 15.0
@@ -73,7 +74,7 @@ class Reader:
             raise DatabaseUnavailable(STOPPED)
         if server is not None and not server.admits_agents:
             raise DatabaseUnavailable(EARLIER)
-        with self._database.transaction(statement_timeout_s=STATEMENT_S_MAX) as reading:
+        with limited(self._database, STATEMENT_S_MAX) as reading:
             self._schema = self._database.verify(reading)
             yield reading
 

@@ -6,11 +6,13 @@ import base64
 import re
 import signal
 import subprocess
+import time
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 from commandline import hermes_pgvector
 from loopback import Endpoint
@@ -229,6 +231,18 @@ def test_a_database_that_is_away_is_told_on_every_page(
     assert get(client, "/themes").status_code == 503
     assert "hermes_pgvector_up" in get(client, "/metrics").text
     assert "problem" in get(client, "/doctor").text
+
+
+def test_a_locked_table_is_told_within_seconds_with_what_to_do(site: Site, database: str) -> None:
+    client = site.page()
+    with psycopg.connect(database) as blocker:
+        blocker.execute("lock table conversations")
+        began = time.monotonic()
+        told = get(client, "/themes")
+        took_s = time.monotonic() - began
+    assert (told.status_code, took_s < 10) == (503, True)
+    assert "a table is locked by another transaction" in told.text
+    assert 'For more: <a href="/doctor">' in told.text
 
 
 def test_a_signal_ends_the_server(site: Site) -> None:
