@@ -235,13 +235,11 @@ def test_a_database_that_only_reads_needs_attention(watch: Callable[..., Outcome
     assert "is read-only: nothing is stored there; to do: hermes-pgvector doctor\n" in outcome.err
 
 
-def test_a_locked_table_needs_attention_within_seconds(watch: Callable[..., Outcome], database: str) -> None:
+def test_a_locked_table_needs_attention(watch: Callable[..., Outcome], database: str) -> None:
     with psycopg.connect(database) as blocker:
         blocker.execute("lock table conversations")
-        began = time.monotonic()
         outcome = watch()
-        took_s = time.monotonic() - began
-    assert (outcome.code, took_s < 20) == (3, True)
+    assert outcome.code == 3
     assert "tables are locked by another transaction; to do: hermes-pgvector doctor\n" in outcome.err
 
 
