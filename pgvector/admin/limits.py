@@ -1,4 +1,4 @@
-"""How long a command that looks may wait for the database."""
+"""How long a command that looks, or changes one row, may wait for the database."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from ..errors import PgvectorError
+from ..errors import DatabaseUnavailable
 from .connection.database import Connection
 from .connection.distributed import forms, is_distributed
 from .connection.driver_errors import wrap_errors
@@ -64,11 +64,11 @@ class Holder(NamedTuple):
     table: str
 
 
-class Locked(PgvectorError):
+class Locked(DatabaseUnavailable):
     """Tables of ours are locked, so that agents wait; `holders` is who has locked them."""
 
     def __init__(self, holders: list[Holder]) -> None:
-        super().__init__("tables of the memory are locked by another transaction; for more: hermes-pgvector doctor")
+        super().__init__("tables of the memory are locked by another transaction")
         self.holders = holders
 
 

@@ -152,6 +152,17 @@ def test_a_command_beside_a_locked_table_says_so(
     assert told.code == 1
     # Without a limit for locks, a statement that is ended by another limit says something else.
     assert "locked by another transaction; for more: hermes-pgvector " in told.err
+    assert told.err.count("for more") == 1
+
+
+def test_a_command_beside_a_database_that_only_reads_names_doctor_once(
+    run: Callable[..., Outcome], database: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("alter database {} set default_transaction_read_only = on").format(name))
+    told = run("erase", "--theme", "ops", "--yes")
+    assert (told.code, told.err.count("hermes-pgvector doctor")) == (1, 1)
 
 
 # migrate

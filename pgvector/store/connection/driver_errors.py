@@ -57,8 +57,7 @@ def wrap_errors() -> Iterator[None]:
         raise DatabaseUnavailable(f"Postgres does not answer ({_reason(error)})") from None
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise DatabaseUnavailable(
-            f"Postgres cannot do it now ({_reason(error)}): its transactions are read-only, as those of a standby; "
-            "for more: hermes-pgvector doctor"
+            f"Postgres cannot do it now ({_reason(error)}): its transactions are read-only, as those of a standby"
         ) from None
     except psycopg.Error as error:
         # For example a corrupt index: the data is not the cause.
