@@ -64,19 +64,22 @@ def database(found: Overview, state: Path) -> Iterator[Check]:
         what, _, command = found.problem.partition("; run: ")
         yield Check("schema", "problem", what, command or "run doctor again")
         return
-    schema = found.schema
-    over = ", distributed over a Citus cluster" if schema.distributed else ""
-    what = f"version {schema.version}, vectors of {schema.dimensions} dimensions{over}"
-    if schema.version > LATEST:
-        what = f"{what}: newer than this release, which knows version {LATEST} and does not use what is new"
-        yield Check("schema", "warning", what, upgrade())
-    else:
-        yield Check("schema", "ok", what)
+    yield _schema(found.schema)
     yield _role(info)
     yield from _rows(found)
     if found.server:
         yield disk("server's disk", found.server.data_dir)
         yield from _data_folder(found.server.data_dir, state)
+
+
+def _schema(schema: SchemaState) -> Check:
+    """The version of the schema, and what this release cannot use of it."""
+    over = ", distributed over a Citus cluster" if schema.distributed else ""
+    what = f"version {schema.version}, vectors of {schema.dimensions} dimensions{over}"
+    if schema.version > LATEST:
+        what = f"{what}: newer than this release, which knows version {LATEST} and does not use what is new"
+        return Check("schema", "warning", what, upgrade())
+    return Check("schema", "ok", what)
 
 
 def _data_folder(data: Path, state: Path) -> Iterator[Check]:
